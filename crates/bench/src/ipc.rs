@@ -24,7 +24,7 @@ use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
 use crate::usage::{Stopwatch, monotonic_nanos, reset_peak};
 
-use producer::Sending;
+use producer::SendParams;
 use receiver::{Received, Receiver};
 
 /// Delay from the start of the producers until the first message is due.
@@ -34,7 +34,7 @@ const LEAD: Duration = Duration::from_millis(300);
 struct Producers(Vec<Child>);
 
 impl Producers {
-    fn start(sending: &Sending, count: u32) -> Result<Self> {
+    fn start(sending: &SendParams, count: u32) -> Result<Self> {
         let mut producers = Producers(Vec::new());
         for number in 0..count {
             let child = Command::new("/proc/self/exe")
@@ -73,7 +73,7 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let address = folder.path().join("socket");
     let listener = UnixListener::bind(&address).map_err(|error| io("create a socket", error))?;
     let mut receiver = Receiver::new(params)?;
-    let sending = Sending {
+    let sending = SendParams {
         control: address,
         tcp: receiver.tcp_port(),
         transport: params.transport,

@@ -41,7 +41,7 @@ impl Default for RingConfig {
     }
 }
 
-/// What the consumer finds in the ring.
+/// An event that the consumer finds in the ring.
 #[derive(Debug)]
 pub enum RingEvent<'a> {
     /// A message.
@@ -63,7 +63,7 @@ struct Slot {
 }
 
 /// A message found in a slot, before it is borrowed.
-enum Found {
+enum PollOutcome {
     Message(Slot, Head, Checked),
     Ended(u8, ProducerEnd),
 }
@@ -138,8 +138,8 @@ impl RingConsumer {
     pub fn poll(&mut self) -> Result<Option<RingEvent<'_>>> {
         Ok(match self.find()? {
             None => None,
-            Some(Found::Ended(producer, end)) => Some(RingEvent::Ended { producer, end }),
-            Some(Found::Message(slot, head, checked)) => {
+            Some(PollOutcome::Ended(producer, end)) => Some(RingEvent::Ended { producer, end }),
+            Some(PollOutcome::Message(slot, head, checked)) => {
                 let payload = match (checked, &self.peers[usize::from(slot.mark.producer)]) {
                     (Checked::Assembled, Some(peer)) => RingPayload::assembled(peer.parts()),
                     _ => RingPayload::in_ring(&self.memory, slot.start, head.length as usize),
@@ -158,7 +158,7 @@ impl RingConsumer {
         })
     }
 
-    fn find(&mut self) -> Result<Option<Found>> {
+    fn find(&mut self) -> Result<Option<PollOutcome>> {
         self.current = None;
         // Now and then also while the ring is never empty.
         if self.counters.messages % END_INTERVAL == 0
@@ -254,22 +254,17 @@ impl RingConsumer {
     fn next_pending(&mut self) -> Option<Slot> {
         let mut index = 0;
         while let Some(&slot) = self.pending.get(index) {
-            let peer = self.peers[usize::from(slot.mark.producer)].as_ref();
-            // The mark is read after the flag: a producer may complete the slot and then end.
-            let has_ended =
-                peer.is_none_or(|peer| peer.has_ended(&self.memory, slot.mark.producer));
             match self.status(slot) {
-                Some(Status::Writing) if !has_ended => {
+                Status::Writing => {
                     index += 1;
                     continue;
                 }
-                Some(Status::Ready) => {
+                Status::Ready => {
                     self.pending.remove(index);
                     return Some(slot);
                 }
-                Some(Status::Wrap) => {}
-                // A mark that nobody may write counts as given up.
-                _ => {
+                Status::Wrap => {}
+                Status::Read | Status::Abandoned => {
                     self.set_status(slot, Status::Abandoned);
                     self.counters.abandoned += 1;
                 }
@@ -279,19 +274,31 @@ impl RingConsumer {
         None
     }
 
-    /// Returns the present status of a pending slot; `None` if anything else has changed.
-    fn status(&self, slot: Slot) -> Option<Status> {
+    /// Returns the present status of a pending slot. It is abandoned if its producer has ended, or
+    /// if anything but the status has changed.
+    fn status(&self, slot: Slot) -> Status {
+        let peer = self.peers[usize::from(slot.mark.producer)].as_ref();
+        // The mark is read after the flag: a producer may complete the slot and then end.
+        let has_ended = peer.is_none_or(|peer| peer.has_ended(&self.memory, slot.mark.producer));
         let word = self.memory.mark(slot.start).load(Ordering::Acquire);
         let geometry = self.memory.geometry();
-        let mark = Mark::from_word(word, geometry, slot.start)?;
-        let same = Mark {
-            status: slot.mark.status,
-            ..mark
-        };
-        (Mark::is_of(word, geometry, slot.start) && same == slot.mark).then_some(mark.status)
+        let is_current = Mark::is_of(word, geometry, slot.start);
+        match Mark::from_word(word, geometry, slot.start) {
+            Some(Mark { status, .. }) if status == Status::Writing && has_ended => {
+                Status::Abandoned
+            }
+            Some(Mark {
+                status,
+                producer,
+                units,
+            }) if is_current && (producer, units) == (slot.mark.producer, slot.mark.units) => {
+                status
+            }
+            _ => Status::Abandoned,
+        }
     }
 
-    /// Returns what is known of a producer; it may have been added since the last call.
+    /// Returns the state of a producer; it may have been added since the last call.
     fn peer(&mut self, number: u8) -> Option<&mut Peer> {
         let peer = &mut self.peers[usize::from(number)];
         if peer.is_none() {
@@ -301,7 +308,7 @@ impl RingConsumer {
     }
 
     /// Takes the message of a slot; `None` if it is incomplete, or of a faulty producer.
-    fn take(&mut self, slot: Slot) -> Option<Found> {
+    fn take(&mut self, slot: Slot) -> Option<PollOutcome> {
         let (memory, limit, number) = (&self.memory, self.max_message, slot.mark.producer);
         let peer = self.peers[usize::from(number)].as_mut()?;
         if peer.is_faulty {
@@ -327,12 +334,12 @@ impl RingConsumer {
                 self.counters.messages += 1;
                 self.counters.bytes += u64::from(head.total);
                 self.current = Some(slot);
-                Some(Found::Message(slot, head, checked))
+                Some(PollOutcome::Message(slot, head, checked))
             }
             Err(error) => {
                 peer.is_faulty = true;
                 peer.drop_parts();
-                Some(Found::Ended(number, ProducerEnd::Faulty(error)))
+                Some(PollOutcome::Ended(number, ProducerEnd::Faulty(error)))
             }
         }
     }
@@ -361,7 +368,7 @@ impl RingConsumer {
     }
 
     /// Returns the end of a producer whose messages have all been received.
-    fn next_end(&mut self) -> Result<Option<Found>> {
+    fn next_end(&mut self) -> Result<Option<PollOutcome>> {
         let now = self.versions();
         if now == self.seen && !self.is_ending {
             return Ok(None);
@@ -400,9 +407,9 @@ impl RingConsumer {
                 // Its end was reported when the fault was found.
                 true => None,
                 false if memory.closed(number).load(Ordering::Acquire) == 0 && is_dead => {
-                    Some(Found::Ended(number, ProducerEnd::Lost))
+                    Some(PollOutcome::Ended(number, ProducerEnd::Lost))
                 }
-                false => Some(Found::Ended(number, ProducerEnd::Closed)),
+                false => Some(PollOutcome::Ended(number, ProducerEnd::Closed)),
             };
         }
         if self.is_ending && ended.is_none() {
@@ -441,7 +448,7 @@ impl RingConsumer {
             return Ok(true);
         }
         for &slot in &self.pending {
-            if self.status(slot) != Some(Status::Writing) {
+            if self.status(slot) != Status::Writing {
                 return Ok(true);
             }
         }

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// # Safety
 ///
 /// `from` is valid for reads and `to` for writes of `length` bytes, and the regions don't overlap.
-/// The region that is private is not accessed by other threads meanwhile. Nobody in this process
-/// accesses the shared region except by atomics or by this function.
+/// The private region is not accessed by other threads meanwhile. This process accesses the shared
+/// region by atomics or this module only.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
@@ -40,8 +40,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
 ///
 /// # Safety
 ///
-/// `from` is valid for reads of as many bytes as `to` has. Nobody in this process accesses them
-/// except by atomics or by this module.
+/// `from` is valid for reads of as many bytes as `to` has. This process accesses them
+/// by atomics or this module only.
 #[inline]
 pub(crate) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -60,8 +60,8 @@ pub(crate) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
 ///
 /// # Safety
 ///
-/// `to` is valid for writes of as many bytes as `from` has. Nobody in this process accesses them
-/// except by atomics or by this module.
+/// `to` is valid for writes of as many bytes as `from` has. This process accesses them
+/// by atomics or this module only.
 #[inline]
 pub(crate) unsafe fn copy_in(from: &[u8], to: *mut u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

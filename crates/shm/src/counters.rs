@@ -1,6 +1,6 @@
 //! Counters of the two ends of a ring.
 
-/// What a producer has done since it was connected.
+/// The activity of a producer since it was connected.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ProducerCounters {
     /// Messages sent; a batch counts as one.
@@ -13,7 +13,7 @@ pub struct ProducerCounters {
     pub wakes: u64,
 }
 
-/// What the consumer has done since the ring was created, and the state of the ring.
+/// The activity of the consumer since the ring was created, and the state of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ConsumerCounters {
     /// Messages received; a batch counts as one.

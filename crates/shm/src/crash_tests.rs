@@ -213,7 +213,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What the consumer must still deliver of each life of a producer.
+/// The messages that the consumer must still deliver, for each life of a producer.
 #[derive(Default)]
 struct Expected {
     lives: Vec<(VecDeque<u64>, Option<u64>)>,

@@ -106,14 +106,14 @@ impl Position {
 
 /// The number of units of a ring: a power of two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Geometry {
+pub(crate) struct RingLayout {
     units: u64,
 }
 
-impl Geometry {
+impl RingLayout {
     /// Creates a geometry of at least `units` units; the number is rounded up to a power of two.
     pub(crate) const fn new(units: u64) -> Self {
-        Geometry {
+        RingLayout {
             units: units.next_power_of_two(),
         }
     }
@@ -208,7 +208,7 @@ impl Mark {
     pub(crate) const UNITS_BITS: u32 = 21;
 
     #[inline]
-    pub(crate) const fn word(self, geometry: Geometry, position: Position) -> u64 {
+    pub(crate) const fn word(self, geometry: RingLayout, position: Position) -> u64 {
         self.status as u64
             | (self.producer as u64) << Self::PRODUCER_AT
             | self.units << Self::UNITS_AT
@@ -217,7 +217,7 @@ impl Mark {
 
     /// Returns true if `word` is the mark of a slot that starts at `position`.
     #[inline]
-    pub(crate) const fn is_of(word: u64, geometry: Geometry, position: Position) -> bool {
+    pub(crate) const fn is_of(word: u64, geometry: RingLayout, position: Position) -> bool {
         // Zero is the word of a unit at which no slot has ever started.
         word >> Self::LAP_AT == geometry.lap(position) && word != 0
     }
@@ -226,7 +226,7 @@ impl Mark {
     #[inline]
     pub(crate) const fn from_word(
         word: u64,
-        geometry: Geometry,
+        geometry: RingLayout,
         position: Position,
     ) -> Option<Self> {
         let Some(status) = Status::from_bits(word & mask(Self::PRODUCER_AT)) else {
@@ -315,17 +315,17 @@ mod tests {
     #[test]
     fn the_regions_do_not_overlap_and_slots_start_on_a_page() {
         for units in [1 << 10, 1 << 14, 1 << 22] {
-            let geometry = Geometry::new(units);
+            let geometry = RingLayout::new(units);
             assert!(geometry.slots() >= MARKS + 8 * units as usize);
             assert_eq!(geometry.slots() % PAGE, 0);
         }
         assert_eq!(MARKS, 8_832);
-        assert_eq!(Geometry::new(1_000).units(), 1_024);
+        assert_eq!(RingLayout::new(1_000).units(), 1_024);
     }
 
     #[test]
     fn words_survive_encoding_at_the_limits() {
-        let geometry = Geometry::new(1 << 22);
+        let geometry = RingLayout::new(1 << 22);
         let last = Position::new(u64::MAX);
         let position = last.minus(geometry.max_slot() - 1);
         let mark = Mark {
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn marks_outside_the_bounds_are_refused() {
-        let geometry = Geometry::new(1 << 10);
+        let geometry = RingLayout::new(1 << 10);
         let start = Position::new(1_000);
         let with = |producer, units| {
             let status = Status::Ready;

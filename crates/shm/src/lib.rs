@@ -1,9 +1,9 @@
 //! A ring of messages in shared memory, from several processes to one.
 //!
-//! The ring is the "OSRBuffer" of TurboStream (Wu et al., ICDCS 2018, section IV): producers reserve
-//! space by one compare-and-swap, and the consumer reads past messages that are still being written.
-//! Unlike the paper's, it loses no message of a slow producer, and survives producers that are
-//! killed at any instruction.
+//! The ring is the "OSRBuffer" of TurboStream (Wu et al., ICDCS 2018, section IV): producers
+//! reserve space by one compare-and-swap, and the consumer reads past messages in writing. Unlike
+//! the paper's, it loses no message of a slow producer, and survives producers that are killed at
+//! any instruction.
 //!
 //! # Main types
 //!

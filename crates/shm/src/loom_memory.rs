@@ -6,20 +6,20 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::{Condvar, Mutex};
 
-use crate::layout::{Claim, Geometry, Position, Tail, UNIT};
+use crate::layout::{Claim, Position, RingLayout, Tail, UNIT};
 use crate::sync::{AtomicU32, AtomicU64, Futex};
 
 /// A futex: the kernel compares the value and falls asleep in one step.
 #[derive(Debug)]
-struct LoomFutex {
+struct ModelFutex {
     word: AtomicU32,
     lock: Mutex<()>,
     sleepers: Condvar,
 }
 
-impl LoomFutex {
+impl ModelFutex {
     fn new() -> Self {
-        LoomFutex {
+        ModelFutex {
             word: AtomicU32::new(0),
             lock: Mutex::new(()),
             sleepers: Condvar::new(),
@@ -33,15 +33,15 @@ const PRODUCERS: usize = 3;
 /// The memory of a ring.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    geometry: Geometry,
+    geometry: RingLayout,
     tail: AtomicU64,
     head: AtomicU64,
     flags: [AtomicU32; 4],
     claims: Vec<AtomicU64>,
     closed: Vec<AtomicU32>,
     marks: Vec<AtomicU64>,
-    arrivals: LoomFutex,
-    releases: LoomFutex,
+    arrivals: ModelFutex,
+    releases: ModelFutex,
     units: Vec<UnsafeCell<[u8; UNIT]>>,
 }
 
@@ -51,7 +51,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(crate) fn private(geometry: Geometry, start: Position) -> Self {
+    pub(crate) fn private(geometry: RingLayout, start: Position) -> Self {
         let units = 0..geometry.units();
         let producer = u16::MAX;
         let tail = Tail {
@@ -68,13 +68,13 @@ impl Memory {
                 .collect(),
             closed: (0..PRODUCERS).map(|_| AtomicU32::new(0)).collect(),
             marks: units.clone().map(|_| AtomicU64::new(0)).collect(),
-            arrivals: LoomFutex::new(),
-            releases: LoomFutex::new(),
+            arrivals: ModelFutex::new(),
+            releases: ModelFutex::new(),
             units: units.map(|_| UnsafeCell::new([0; UNIT])).collect(),
         }
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> RingLayout {
         self.geometry
     }
 
@@ -114,7 +114,7 @@ impl Memory {
         &self.marks[self.geometry.index(position) as usize]
     }
 
-    fn loom_futex(&self, futex: Futex) -> &LoomFutex {
+    fn model_futex(&self, futex: Futex) -> &ModelFutex {
         match futex {
             Futex::Arrivals => &self.arrivals,
             Futex::Releases => &self.releases,
@@ -122,11 +122,11 @@ impl Memory {
     }
 
     pub(crate) fn futex(&self, futex: Futex) -> &AtomicU32 {
-        &self.loom_futex(futex).word
+        &self.model_futex(futex).word
     }
 
     pub(crate) fn sleep(&self, futex: Futex, value: u32, _: Option<Duration>) {
-        let futex = self.loom_futex(futex);
+        let futex = self.model_futex(futex);
         let lock = futex.lock.lock().unwrap();
         if futex.word.load(crate::sync::Ordering::Relaxed) == value {
             drop(futex.sleepers.wait(lock).unwrap());
@@ -134,7 +134,7 @@ impl Memory {
     }
 
     pub(crate) fn wake(&self, futex: Futex) {
-        let futex = self.loom_futex(futex);
+        let futex = self.model_futex(futex);
         futex.word.fetch_add(1, crate::sync::Ordering::AcqRel);
         drop(futex.lock.lock().unwrap());
         futex.sleepers.notify_all();

@@ -13,8 +13,8 @@
 //! * **No value is trusted.** Every bit pattern is a valid integer. Offsets of words come from this
 //!   crate's constants, from numbers of producers below 64 and from masked positions. Ranges of
 //!   bytes are checked here on each access.
-//! * **Only this file has the address**, so nobody in this process accesses the memory in another
-//!   way. A child process does not inherit the mapping.
+//! * **Only this file has the address**, so this process accesses the memory in no other way. A
+//!   child process does not inherit the mapping.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -30,7 +30,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::thread::futex;
 
 use crate::copy::{copy_in, copy_out};
-use crate::layout::{self, Geometry, Position, UNIT};
+use crate::layout::{self, Position, RingLayout, UNIT};
 use crate::sync::{AtomicU32, AtomicU64, Futex, Ordering, is_within};
 
 /// The seals of a ring's memory: its size never changes.
@@ -40,7 +40,7 @@ const SEALS: SealFlags = SealFlags::SHRINK
 
 /// The owner of the bytes.
 #[derive(Debug)]
-enum Backing {
+enum Owner {
     Mapped(OwnedFd),
     /// For tests in one process, above all under Miri, which cannot map files.
     #[cfg(test)]
@@ -51,8 +51,8 @@ enum Backing {
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: NonNull<u8>,
-    geometry: Geometry,
-    backing: Backing,
+    geometry: RingLayout,
+    owner: Owner,
 }
 
 // SAFETY: the address belongs to this value alone, and unmapping works on every thread.
@@ -66,7 +66,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`ErrorCode::LimitReached`] if the system has too little memory or too few file handles.
-    pub(crate) fn create(geometry: Geometry, start: Position) -> Result<Self> {
+    pub(crate) fn create(geometry: RingLayout, start: Position) -> Result<Self> {
         let create = || {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
             let file = memfd_create("ardea-ring", flags)?;
@@ -90,7 +90,7 @@ impl Memory {
     /// # Errors
     /// [`ErrorCode::BadMessage`] if the file is not sealed or has another size;
     /// [`ErrorCode::LimitReached`] if it cannot be mapped.
-    pub(crate) fn open(file: OwnedFd, geometry: Geometry) -> Result<Self> {
+    pub(crate) fn open(file: OwnedFd, geometry: RingLayout) -> Result<Self> {
         let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
         let is_whole = fstat(&file).is_ok_and(|stat| stat.st_size == geometry.bytes() as i64);
         if !is_sealed || !is_whole {
@@ -105,7 +105,7 @@ impl Memory {
         })
     }
 
-    fn map_file(file: OwnedFd, geometry: Geometry) -> rustix::io::Result<Self> {
+    fn map_file(file: OwnedFd, geometry: RingLayout) -> rustix::io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         let length = geometry.bytes();
@@ -118,21 +118,21 @@ impl Memory {
         Ok(Memory {
             base,
             geometry,
-            backing: Backing::Mapped(file),
+            owner: Owner::Mapped(file),
         })
     }
 
     /// Creates a ring's memory for the threads of this process.
     #[cfg(test)]
-    pub(crate) fn private(geometry: Geometry, start: Position) -> Self {
+    pub(crate) fn private(geometry: RingLayout, start: Position) -> Self {
         let layout = std::alloc::Layout::from_size_align(geometry.bytes(), 4096).unwrap();
         // SAFETY: the size is not zero.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).unwrap();
-        let backing = Backing::Heap(layout);
+        let owner = Owner::Heap(layout);
         let memory = Memory {
             base,
             geometry,
-            backing,
+            owner,
         };
         memory.start_at(start);
         memory
@@ -150,14 +150,14 @@ impl Memory {
 
     /// Returns the file, to hand it to a producer. `None` for a ring in private memory.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
-        match &self.backing {
-            Backing::Mapped(file) => Some(file.as_fd()),
+        match &self.owner {
+            Owner::Mapped(file) => Some(file.as_fd()),
             #[cfg(test)]
-            Backing::Heap(_) => None,
+            Owner::Heap(_) => None,
         }
     }
 
-    pub(crate) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> RingLayout {
         self.geometry
     }
 
@@ -300,15 +300,15 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
-        match self.backing {
+        match self.owner {
             // SAFETY: this value has mapped the range, and no reference outlives it. An error
             // would only leave it mapped.
-            Backing::Mapped(_) => unsafe {
+            Owner::Mapped(_) => unsafe {
                 let _ = munmap(base.cast(), self.geometry.bytes());
             },
             #[cfg(test)]
             // SAFETY: this value has allocated the range with this layout.
-            Backing::Heap(layout) => unsafe { std::alloc::dealloc(base, layout) },
+            Owner::Heap(layout) => unsafe { std::alloc::dealloc(base, layout) },
         }
     }
 }

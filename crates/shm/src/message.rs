@@ -106,8 +106,8 @@ pub struct RingMessage<'a> {
 ///
 /// Bytes in the ring are shared with the producers. A producer that keeps to the protocol does not
 /// change them while the message is borrowed, but a faulty one may. [`copy_to`](Self::copy_to) and
-/// [`in_place`](Self::in_place) are safe in both cases: read each byte once, and check what was
-/// read.
+/// [`in_place`](Self::in_place) are safe in both cases: read each byte once, and check it
+/// afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct RingPayload<'a>(Bytes<'a>);
 
@@ -242,7 +242,7 @@ impl<'a> RingPayload<'a> {
                 length,
             } => {
                 let bytes = memory.bytes(position, at, length);
-                // SAFETY: nobody writes the bytes (the caller's promise), so they are immutable
+                // SAFETY: no process writes the bytes (the caller's promise), so they are immutable
                 // for the lifetime of the slice, like its memory.
                 unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), length) }
             }

@@ -1,4 +1,4 @@
-//! What the consumer knows of each producer.
+//! The consumer's state of each producer.
 
 use ardea_core::{Error, ErrorCode};
 

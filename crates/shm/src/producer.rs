@@ -10,7 +10,7 @@ use crate::layout::{Position, Status, UNIT};
 use crate::memory::Memory;
 use crate::message::{HEAD_BYTES, Head, LENGTH_BYTES, MessageHead};
 use crate::peer_process::PeerProcess;
-use crate::reservation::{Attempt, Reserver};
+use crate::reservation::{Attempt, SlotWriter};
 use crate::sync::{Futex, Ordering, fence};
 
 /// The number of looks at a full ring before the producer sleeps.
@@ -40,7 +40,7 @@ struct OpenMessage {
 #[derive(Debug)]
 pub struct RingProducer {
     memory: Arc<Memory>,
-    reserver: Reserver,
+    slots: SlotWriter,
     /// The process of the consumer; `None` if it is this one.
     consumer: Option<PeerProcess>,
     sequence: u64,
@@ -51,7 +51,7 @@ pub struct RingProducer {
 impl RingProducer {
     pub(crate) fn new(memory: Arc<Memory>, number: u8, consumer: Option<PeerProcess>) -> Self {
         RingProducer {
-            reserver: Reserver::new(&memory, number),
+            slots: SlotWriter::new(&memory, number),
             memory,
             consumer,
             sequence: 0,
@@ -62,7 +62,7 @@ impl RingProducer {
 
     /// Returns the number by which the consumer knows this producer.
     pub fn number(&self) -> u8 {
-        self.reserver.number
+        self.slots.number
     }
 
     /// Returns what this producer has done so far.
@@ -171,10 +171,10 @@ impl RingProducer {
     fn reserve(&mut self, length: usize, waits: bool) -> Result<Option<(Position, u64)>> {
         let units = (HEAD_BYTES + length).div_ceil(UNIT) as u64;
         loop {
-            match self.reserver.try_once(&self.memory, units) {
+            match self.slots.try_once(&self.memory, units) {
                 Attempt::Reserved(start) => return Ok(Some((start, units))),
                 Attempt::Wrapped(start, rest) => {
-                    self.reserver.mark(&self.memory, start, rest, Status::Wrap);
+                    self.slots.mark(&self.memory, start, rest, Status::Wrap);
                 }
                 Attempt::Outrun => {
                     #[cfg(loom)]
@@ -243,7 +243,7 @@ impl RingProducer {
         self.sequence += 1;
         let memory = &*self.memory;
         memory.write(open.start, 0, &head.to_bytes());
-        self.reserver
+        self.slots
             .mark(memory, open.start, open.units, Status::Ready);
         self.wake();
     }
@@ -254,7 +254,7 @@ impl RingProducer {
         // Either the consumer sees the mark before it sleeps, or this sees its flag.
         fence(Ordering::SeqCst);
         if self.memory.sleeping().load(Ordering::Relaxed) != 0 {
-            self.reserver.step();
+            self.slots.step();
             self.memory.wake(Futex::Arrivals);
             self.counters.wakes += 1;
         }
@@ -264,7 +264,7 @@ impl RingProducer {
     fn abandon(&mut self) {
         if let Some(open) = self.open.take() {
             let status = Status::Abandoned;
-            self.reserver
+            self.slots
                 .mark(&self.memory, open.start, open.units, status);
             self.wake();
         }
@@ -272,14 +272,14 @@ impl RingProducer {
 
     fn is_killed(&self) -> bool {
         #[cfg(test)]
-        return self.reserver.death.has_come();
+        return self.slots.death.has_come();
         #[cfg(not(test))]
         false
     }
 
     #[cfg(test)]
     pub(crate) fn die_after(&self, steps: Option<u32>) {
-        self.reserver.death.after(steps);
+        self.slots.death.after(steps);
     }
 }
 
@@ -290,7 +290,7 @@ impl Drop for RingProducer {
         }
         self.abandon();
         // Release: all slots of this producer have their marks before.
-        let number = self.reserver.number;
+        let number = self.slots.number;
         self.memory.closed(number).store(1, Ordering::Release);
         self.memory.closures().fetch_add(1, Ordering::AcqRel);
         self.wake();

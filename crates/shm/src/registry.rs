@@ -48,7 +48,7 @@ impl Registry {
             return Err(Error::new(ErrorCode::LimitReached, what)
                 .hint("end some producers, or create another ring"));
         };
-        // Nobody uses this number: the consumer has passed all slots of its last owner.
+        // No process uses this number: the consumer has passed all slots of its last owner.
         let none = Claim::new(Position::new(0), 0);
         memory.claim(number).store(none.word(), Ordering::Release);
         memory.closed(number).store(0, Ordering::Release);

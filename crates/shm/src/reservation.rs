@@ -15,8 +15,8 @@
 //!
 //! * *Before step 3* it has changed nothing but its own claim.
 //! * *After step 3* the slot has a position, but perhaps no mark. Its size is in the claim, which
-//!   its owner does not change before it has stored the mark. The tail names the owner. So whoever
-//!   comes next can write the mark: the next producer does it before its own step 3, and the
+//!   its owner does not change before it has stored the mark. The tail names the owner. So others
+//!   can write the mark: the next producer does it before its own step 3, and the
 //!   consumer when it finds no mark. Hence all slots but the last have their marks, and the last
 //!   one can be found by the tail. The consumer can always go on to the next slot.
 //! * *After step 4* the message is complete. If its producer did not get as far as waking the
@@ -95,7 +95,7 @@ pub(crate) enum Attempt {
 
 /// The view that a producer has of the ring.
 #[derive(Debug)]
-pub(crate) struct Reserver {
+pub(crate) struct SlotWriter {
     pub(crate) number: u8,
     /// The head as last seen; the real one is the same or ahead.
     head: Position,
@@ -103,9 +103,9 @@ pub(crate) struct Reserver {
     pub(crate) death: crate::testing::Death,
 }
 
-impl Reserver {
+impl SlotWriter {
     pub(crate) fn new(memory: &Memory, number: u8) -> Self {
-        Reserver {
+        SlotWriter {
             number,
             head: Position::new(memory.head().load(Ordering::Acquire)),
             #[cfg(test)]

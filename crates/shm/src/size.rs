@@ -1,6 +1,6 @@
 //! The size of a ring.
 
-use crate::layout::{Geometry, UNIT};
+use crate::layout::{RingLayout, UNIT};
 
 /// The size of a ring: a power of two from 64 KiB to 256 MiB.
 ///
@@ -51,8 +51,8 @@ impl RingSize {
         self.bytes
     }
 
-    pub(crate) const fn geometry(self) -> Geometry {
-        Geometry::new(self.bytes / UNIT as u64)
+    pub(crate) const fn geometry(self) -> RingLayout {
+        RingLayout::new(self.bytes / UNIT as u64)
     }
 }
 

@@ -5,7 +5,7 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::layout::{Geometry, MAX_PRODUCERS};
+use crate::layout::{MAX_PRODUCERS, RingLayout};
 
 /// The two futexes of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub(crate) fn producers() -> std::ops::Range<u8> {
 }
 
 /// Returns true if `at .. at + length` lies within the slots.
-pub(crate) fn is_within(geometry: Geometry, at: usize, length: usize) -> bool {
+pub(crate) fn is_within(geometry: RingLayout, at: usize, length: usize) -> bool {
     let slots = geometry.bytes() - geometry.slots();
     at <= slots && length <= slots - at
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::consumer::{RingConfig, RingConsumer, RingEvent};
-use crate::layout::{Geometry, Position};
+use crate::layout::{Position, RingLayout};
 use crate::memory::Memory;
 use crate::message::RingMessage;
 use crate::peers::ProducerEnd;
@@ -45,7 +45,7 @@ impl Death {
 
 /// Creates a ring of `units` units at a position, whose consumer never spins.
 pub(crate) fn ring(units: u64, start: u64) -> RingConsumer {
-    let memory = Memory::private(Geometry::new(units), Position::new(start));
+    let memory = Memory::private(RingLayout::new(units), Position::new(start));
     let config = RingConfig {
         spin: Duration::ZERO,
         ..RingConfig::default()

@@ -23,7 +23,7 @@ pub(super) const STAMP_BYTES: usize = 24;
 
 /// The parameters of a producer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Sending {
+pub(super) struct SendParams {
     /// The socket of the receiver.
     pub(super) control: PathBuf,
     pub(super) tcp: Option<u16>,
@@ -35,10 +35,10 @@ pub(super) struct Sending {
     pub(super) duration_nanos: u64,
 }
 
-impl Sending {
+impl SendParams {
     /// Returns the parameters as a command-line argument of the producer with this number.
     pub(super) fn to_argument(&self, number: u32) -> Result<String> {
-        let own = Sending {
+        let own = SendParams {
             // The producers take turns.
             start_nanos: self.start_nanos + self.gap_nanos * u64::from(number) / 64,
             ..self.clone()
@@ -57,7 +57,7 @@ enum SendEnd {
 }
 
 impl SendEnd {
-    fn connect(sending: &Sending, control: UnixStream) -> Result<Self> {
+    fn connect(sending: &SendParams, control: UnixStream) -> Result<Self> {
         let buffer = vec![0; sending.bytes];
         Ok(match (sending.transport, sending.tcp) {
             (IpcTransport::Ring, _) => SendEnd::Ring(RingProducer::connect(&control)?),
@@ -94,7 +94,7 @@ impl SendEnd {
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the argument is invalid; the failure of the connection.
 pub fn run_producer(argument: &str) -> Result<()> {
-    let sending: Sending = serde_json::from_str(argument).map_err(|error| {
+    let sending: SendParams = serde_json::from_str(argument).map_err(|error| {
         Error::new(ErrorCode::InvalidConfig, "cannot read --copy").because(error)
     })?;
     // Ends with the receiver even if that is killed. A failure only means that it lives longer.

@@ -64,19 +64,19 @@ impl Received {
 }
 
 /// A socket and the message that it is receiving.
-struct Socket {
-    stream: Box<dyn Readable>,
+struct IncomingStream {
+    stream: Box<dyn ByteStream>,
     filled: usize,
     buffer: Vec<u8>,
     is_open: bool,
 }
 
-trait Readable: Read + AsFd {}
-impl<T: Read + AsFd> Readable for T {}
+trait ByteStream: Read + AsFd {}
+impl<T: Read + AsFd> ByteStream for T {}
 
 enum ReceiveEnd {
     Ring(Box<RingConsumer>),
-    Sockets(Vec<Socket>, Option<TcpListener>),
+    Sockets(Vec<IncomingStream>, Option<TcpListener>),
 }
 
 /// The receiving ends of the connections to all producers.
@@ -120,7 +120,7 @@ impl Receiver {
         match &mut self.end {
             ReceiveEnd::Ring(consumer) => consumer.acceptor().accept(control).map(|_| ()),
             ReceiveEnd::Sockets(sockets, listener) => {
-                let stream: Box<dyn Readable> = match listener {
+                let stream: Box<dyn ByteStream> = match listener {
                     Some(listener) => {
                         let (stream, _) = listener.accept().map_err(failed)?;
                         stream.set_nonblocking(true).map_err(failed)?;
@@ -131,7 +131,7 @@ impl Receiver {
                         Box::new(control.try_clone().map_err(failed)?)
                     }
                 };
-                sockets.push(Socket {
+                sockets.push(IncomingStream {
                     stream,
                     filled: 0,
                     buffer: vec![0; self.bytes],
@@ -180,7 +180,7 @@ fn run_ring(
 }
 
 fn run_sockets(
-    mut sockets: Vec<Socket>,
+    mut sockets: Vec<IncomingStream>,
     mode: ReceiverMode,
     mut received: Received,
 ) -> Result<Received> {
@@ -188,7 +188,7 @@ fn run_sockets(
         let mut has_read = false;
         let open = sockets.iter_mut().enumerate();
         for (number, socket) in open.filter(|(_, socket)| socket.is_open) {
-            let Socket {
+            let IncomingStream {
                 stream,
                 filled,
                 buffer,
