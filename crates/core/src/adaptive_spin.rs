@@ -23,7 +23,7 @@ impl AdaptiveSpin {
     }
 
     /// Returns the time to spin in this rest.
-    pub fn next(&mut self) -> Duration {
+    pub fn next_spin(&mut self) -> Duration {
         self.rests = self.rests.wrapping_add(1);
         if self.rests.is_multiple_of(64) {
             self.most
@@ -53,7 +53,7 @@ mod tests {
         let mut patience = AdaptiveSpin::up_to(MOST);
         let mut looked = 0;
         for _ in 0..640 {
-            looked += u32::from(!patience.next().is_zero());
+            looked += u32::from(!patience.next_spin().is_zero());
             patience.learn(false);
         }
         assert!((10..40).contains(&looked), "{looked} of 640");
@@ -64,6 +64,6 @@ mod tests {
         let mut patience = AdaptiveSpin::up_to(MOST);
         (0..100).for_each(|_| patience.learn(false));
         (0..10).for_each(|_| patience.learn(true));
-        assert_eq!(patience.next(), MOST);
+        assert_eq!(patience.next_spin(), MOST);
     }
 }

@@ -161,7 +161,7 @@ impl RingConsumer {
     fn find(&mut self) -> Result<Option<PollOutcome>> {
         self.current = None;
         // Now and then also while the ring is never empty.
-        if self.counters.messages % END_INTERVAL == 0
+        if self.counters.messages.is_multiple_of(END_INTERVAL)
             && let Some(ended) = self.next_end()?
         {
             return Ok(Some(ended));
@@ -488,7 +488,7 @@ impl RingConsumer {
     /// Looks at the mark at the cursor for the time that has paid so far.
     #[cfg(not(loom))]
     fn spin_for_work(&mut self) -> bool {
-        let spin = self.spin.next();
+        let spin = self.spin.next_spin();
         let (start, geometry) = (Instant::now(), self.memory.geometry());
         let mark = self.memory.mark(self.cursor);
         let mut has_work = false;

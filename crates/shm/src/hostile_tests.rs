@@ -141,7 +141,7 @@ proptest! {
                     let word = mark.word(memory.geometry(), position);
                     memory.mark(position).store(word, Ordering::Release);
                 }
-                2 => memory.tail().store(word % 40 | small << 48, Ordering::Release),
+                2 => memory.tail().store((word % 40) | (small << 48), Ordering::Release),
                 3 => memory.claim(0).store(Claim::new(position, small).word(), Ordering::Release),
                 4 => memory.write(position, 0, &word.to_ne_bytes()),
                 _ => memory.head().store(word % 40, Ordering::Release),

@@ -199,7 +199,7 @@ impl Worker {
         let is_pause = since < self.paused_until;
         let look_until = match is_pause {
             true => since,
-            false => since.saturating_add(self.adaptive_spin.next()),
+            false => since.saturating_add(self.adaptive_spin.next_spin()),
         };
         loop {
             if !self.shared.notifier.is_empty() {
