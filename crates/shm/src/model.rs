@@ -78,25 +78,49 @@ fn two_producers_lose_and_reorder_nothing() {
     });
 }
 
+/// Starts a thread in which a producer dies at a step of its message.
+fn dying(consumer: &RingConsumer, step: u32) -> thread::JoinHandle<()> {
+    let (mut producer, dead) = add(consumer);
+    let (memory, registry) = consumer.shared();
+    let (memory, registry) = (memory.clone(), registry.clone());
+    thread::spawn(move || {
+        let died = dies(&mut producer, step, |producer| send(producer, 9));
+        // The kernel reports the end of a process after its last instruction.
+        dead.store(died, Ordering::Release);
+        registry.wake(&memory);
+    })
+}
+
+fn check_death([lost, kept]: [Vec<u8>; 2]) {
+    assert!(lost.is_empty() || lost == [9]);
+    assert_eq!(kept, [1]);
+}
+
 #[test]
 fn a_producer_that_dies_at_any_step_holds_back_nothing_of_another() {
     for step in 0..5 {
         bounded(2, move || {
             let mut consumer = ring(8, 0);
-            let (mut dying, dead) = add(&consumer);
+            let killed = dying(&consumer, step);
+            // The living one is the consumer's thread, so that there are fewer interleavings.
             let (mut living, _) = add(&consumer);
-            let (memory, registry) = consumer.shared();
-            let (memory, registry) = (memory.clone(), registry.clone());
-            let killed = thread::spawn(move || {
-                let died = dies(&mut dying, step, |dying| send(dying, 9));
-                // The kernel tells the end of the process after its last instruction.
-                dead.store(died, Ordering::Release);
-                registry.wake(&memory);
-            });
+            send(&mut living, 1);
+            drop(living);
+            check_death(receive(&mut consumer, 2));
+            killed.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_producer_may_die_while_another_sends() {
+    for step in 0..5 {
+        bounded(1, move || {
+            let mut consumer = ring(8, 0);
+            let killed = dying(&consumer, step);
+            let (mut living, _) = add(&consumer);
             let sending = thread::spawn(move || send(&mut living, 1));
-            let [lost, kept] = receive(&mut consumer, 2);
-            assert!(lost.is_empty() || lost == [9]);
-            assert_eq!(kept, [1]);
+            check_death(receive(&mut consumer, 2));
             killed.join().unwrap();
             sending.join().unwrap();
         });
