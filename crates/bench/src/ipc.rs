@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use hdrhistogram::Histogram;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
 use crate::noise;
@@ -29,6 +30,9 @@ use receiver::{Received, Receiver};
 
 /// Delay from the start of the producers until the first message is due.
 const LEAD: Duration = Duration::from_millis(300);
+
+/// The longest time until a producer connects.
+const CONNECT_TIMEOUT_SECONDS: i64 = 20;
 
 /// The processes of the producers, killed when this is dropped.
 struct Producers(Vec<Child>);
@@ -88,9 +92,7 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let producers = Producers::start(&sending, params.producers)?;
     let mut controls: Vec<UnixStream> = Vec::new();
     for _ in 0..params.producers {
-        let (stream, _) = listener
-            .accept()
-            .map_err(|error| io("accept a producer", error))?;
+        let stream = accept(&listener)?;
         receiver.add(&stream)?;
         controls.push(stream);
     }
@@ -108,6 +110,25 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
         parameters: params.fields(),
         figures,
     })
+}
+
+/// Accepts the control socket of a producer, which must connect soon.
+fn accept(listener: &UnixListener) -> Result<UnixStream> {
+    let timeout = Timespec {
+        tv_sec: CONNECT_TIMEOUT_SECONDS,
+        tv_nsec: 0,
+    };
+    let mut handles = [PollFd::new(listener, PollFlags::IN)];
+    if !poll(&mut handles, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+        let what = "a producer of the benchmark does not connect";
+        return Err(
+            Error::new(ErrorCode::StartFailed, what).hint("its output is above, on standard error")
+        );
+    }
+    let (stream, _) = listener
+        .accept()
+        .map_err(|error| io("accept a producer", error))?;
+    Ok(stream)
 }
 
 fn figures(received: &Received, params: &IpcParams) -> Vec<Field> {

@@ -62,6 +62,7 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "state"],
     &["bench", "wakeup"],
     &["bench", "exchange"],
+    &["bench", "ipc"],
     &["bench", "forward"],
     &["bench", "active-active"],
     &["bench", "rescale"],
