@@ -51,10 +51,10 @@ docs: ## the API's documentation, in target/doc
 	@bash -c '. scripts/workspace.sh && RUSTDOCFLAGS="-D warnings" cargo doc "$${workspace[@]}" --no-deps --lib'
 	@echo "open target/doc/ardea/index.html"
 
-loom: ## model checks of the queue and the engine's wake-ups
+loom: ## model checks of the queue, the ring in shared memory and the engine's wake-ups
 	@scripts/setup.sh loom
 	@scripts/loom.sh
 
-miri: ## the queue's tests under Miri, on the nightly toolchain
+miri: ## the tests of the queue and the ring under Miri, on the nightly toolchain
 	@scripts/setup.sh miri
 	@scripts/miri.sh

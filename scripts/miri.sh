@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the queue's tests under Miri, which interprets them and reports undefined behaviour and data races.
+# Runs the tests of the queue and of the ring in shared memory under Miri, which interprets them and reports undefined behaviour and data races.
 #
 #   make miri
 set -euo pipefail
@@ -9,4 +9,5 @@ cd "$(dirname "$0")/.."
 # hundred times slower.
 export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation"
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
-exec cargo +nightly miri test --package ardea-spsc --target-dir target/miri
+cargo +nightly miri test --package ardea-spsc --target-dir target/miri
+exec cargo +nightly miri test --package ardea-shm --lib --target-dir target/miri

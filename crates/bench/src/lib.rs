@@ -25,6 +25,7 @@
 //!   part;
 //! * [`input`]: queries over JSON lines, CSV and text, compared with a plain loop and DuckDB;
 //! * [`exchange`]: records from one worker to another;
+//! * [`ipc`]: messages from other processes, through a ring in shared memory or a socket;
 //! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
@@ -72,6 +73,7 @@ mod flags;
 pub mod forward;
 pub mod grid;
 pub mod input;
+pub mod ipc;
 pub mod latency;
 mod load;
 mod long_running;
@@ -142,6 +144,7 @@ benchmarks!(
     forward::ForwardParams,
     grid::GridParams,
     input::InputParams,
+    ipc::IpcParams,
     latency::LatencyParams,
     nexmark::NexmarkParams,
     recovery::RecoveryParams,
@@ -205,6 +208,7 @@ mod tests {
         check::<forward::ForwardParams>();
         check::<grid::GridParams>();
         check::<input::InputParams>();
+        check::<ipc::IpcParams>();
         check::<latency::LatencyParams>();
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();

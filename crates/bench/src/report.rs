@@ -135,7 +135,7 @@ pub(crate) enum Unit {
 pub(crate) fn latency(nanos: &Histogram<u64>, unit: Unit) -> Vec<Field> {
     let told = |nanos: u64| match unit {
         Unit::Millis => rounded(nanos as f64 / 1e6, 1e4),
-        Unit::Micros => rounded(nanos as f64 / 1e3, 1e1),
+        Unit::Micros => rounded(nanos as f64 / 1e3, 1e2),
     };
     let quantile = |q: f64| (!nanos.is_empty()).then(|| told(nanos.value_at_quantile(q)));
     let names = match unit {

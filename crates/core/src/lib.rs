@@ -79,6 +79,7 @@ mod boundedness;
 mod connector;
 mod delivery;
 
+mod adaptive_spin;
 mod bad_records;
 mod clock;
 mod cpu_time;
@@ -94,6 +95,7 @@ mod unicode_guard;
 mod unique;
 mod waker;
 
+pub use adaptive_spin::AdaptiveSpin;
 pub use ahead_bound::{AheadBound, BadTime};
 pub use backchannel::{Backchannel, MessageCounts, MessageReport};
 pub use bad_records::BadRecords;

@@ -3,9 +3,8 @@
 //! * `threads`: the threads of a node, and the placement of tasklets on them;
 //! * `worker`: the loop; `worker_shared`: its state that other threads see, and wakers of tasklets;
 //! * `parker`, `ready`, `timers`: the ready tasklets of a thread, and those that wait for a time;
-//! * `adaptive_spin`, `cores`: the spin time of an idle thread; affinity and priority.
+//! * `cores`: affinity and priority.
 
-mod adaptive_spin;
 pub(crate) mod cores;
 pub(crate) mod parker;
 pub(crate) mod ready;

@@ -1,11 +1,12 @@
-//! A check that only the queue of `ardea-spsc` contains unsafe code; every other crate forbids it.
+//! A check that only the queues of `ardea-spsc` and `ardea-shm` contain unsafe code; every other
+//! crate forbids it.
 
 use super::Finding;
 use super::rust_code;
 use super::tree::Tree;
 
 /// Folders whose code may be unsafe.
-const UNSAFE_CRATES: &[&str] = &["crates/spsc/"];
+const UNSAFE_CRATES: &[&str] = &["crates/shm/", "crates/spsc/"];
 
 /// The attribute required in the root of every other crate.
 const FORBID: &str = "#![forbid(unsafe_code)]";

@@ -19,6 +19,7 @@ use ardea_bench::failover::FailoverParams;
 use ardea_bench::forward::ForwardParams;
 use ardea_bench::grid::GridParams;
 use ardea_bench::input::InputParams;
+use ardea_bench::ipc::{self, IpcParams};
 use ardea_bench::latency::LatencyParams;
 use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::recovery::RecoveryParams;
@@ -61,6 +62,16 @@ pub enum BenchCommand {
     Wakeup(BenchArgs<WakeupParams>),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
     Exchange(BenchArgs<ExchangeParams>),
+    /// Latency at a rate, or throughput, of messages from other processes through a ring in shared
+    /// memory, Unix sockets or TCP
+    Ipc {
+        /// The benchmark.
+        #[command(flatten)]
+        bench: BenchArgs<IpcParams>,
+        /// Run as one of the producers (internal)
+        #[arg(long, value_name = "JSON", hide = true)]
+        copy: Option<String>,
+    },
     /// Cost of forwarding frames that are addressed to another worker
     Forward(BenchArgs<ForwardParams>),
     /// Cost of reading and writing a map in the memory of several members
@@ -159,6 +170,10 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::State(bench) => bench.run(context),
         BenchCommand::Wakeup(bench) => bench.run(context),
         BenchCommand::Exchange(bench) => bench.run(context),
+        BenchCommand::Ipc {
+            copy: Some(copy), ..
+        } => Ok(ipc::run_producer(copy)?),
+        BenchCommand::Ipc { bench, copy: None } => bench.run(context),
         BenchCommand::Forward(bench) => bench.run(context),
         BenchCommand::Grid(bench) => bench.run(context),
         BenchCommand::Input(bench) => bench.run(context),

@@ -9,9 +9,10 @@ fn a_bench_in_a_pipe_prints_one_object_on_one_line() {
     let nexmark = ["nexmark", "--query", "q2", "--rate", "1000"];
     let stages = ["stages", "--stages", "40", "--threads", "2"];
     let wordcount = ["wordcount", "--words", "1000", "--rate", "1000", "--acks"];
-    let plain: [&[&str]; 4] = [
+    let plain: [&[&str]; 5] = [
         &["wakeup"],
         &["exchange"],
+        &["ipc"],
         &["forward", "--bytes", "1000"],
         &["grid", "--keys", "500"],
     ];
@@ -265,6 +266,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ("state", &["--duration"]),
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
+        ("ipc", &["--duration", "--warmup"]),
         ("forward", &["--duration", "--warmup"]),
         ("grid", &["--duration", "--warmup"]),
         ("soak", &["--duration", "--warmup", "--spin", "--every"]),
@@ -286,6 +288,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         "stages",
         "latency",
         "exchange",
+        "ipc",
     ] {
         let finished = run(&["bench", bench, "--rate", "1_000_000_000_000"]);
         assert_eq!(finished.code, Some(2), "{finished:?}");

@@ -63,6 +63,7 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "state"],
     &["bench", "wakeup"],
     &["bench", "exchange"],
+    &["bench", "ipc"],
     &["bench", "forward"],
     &["bench", "active-active"],
     &["bench", "rescale"],

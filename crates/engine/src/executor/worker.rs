@@ -9,9 +9,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ardea_core::{Clock, Error, ErrorCode, Result};
+use ardea_core::{AdaptiveSpin, Clock, Error, ErrorCode, Result};
 
-use crate::executor::adaptive_spin::AdaptiveSpin;
 use crate::executor::cores::{pin_to, wake_on_time};
 use crate::executor::timers::Timers;
 use crate::executor::worker_shared::WorkerShared;
@@ -206,7 +205,7 @@ impl Worker {
         let is_pause = since < self.paused_until;
         let look_until = match is_pause {
             true => since,
-            false => since.saturating_add(self.adaptive_spin.next()),
+            false => since.saturating_add(self.adaptive_spin.next_spin()),
         };
         loop {
             if !self.shared.notifier.is_empty() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// while spinning and halves when none did, down to zero. At zero only every 64th rest spins, to
 /// detect that the load has changed.
 #[derive(Debug)]
-pub(super) struct AdaptiveSpin {
+pub struct AdaptiveSpin {
     most: Duration,
     current: Duration,
     rests: u32,
@@ -14,7 +14,7 @@ pub(super) struct AdaptiveSpin {
 
 impl AdaptiveSpin {
     /// Creates a spin time of at most `most`.
-    pub(super) fn up_to(most: Duration) -> Self {
+    pub fn up_to(most: Duration) -> Self {
         AdaptiveSpin {
             most,
             current: most,
@@ -23,7 +23,7 @@ impl AdaptiveSpin {
     }
 
     /// Returns the time to spin in this rest.
-    pub(super) fn next(&mut self) -> Duration {
+    pub fn next_spin(&mut self) -> Duration {
         self.rests = self.rests.wrapping_add(1);
         if self.rests.is_multiple_of(64) {
             self.most
@@ -33,7 +33,7 @@ impl AdaptiveSpin {
     }
 
     /// Adapts the time; `found_work` is true if work arrived while spinning.
-    pub(super) fn learn(&mut self, found_work: bool) {
+    pub fn learn(&mut self, found_work: bool) {
         self.current = if found_work {
             (self.current * 2).clamp(self.most / 8, self.most)
         } else {
@@ -53,7 +53,7 @@ mod tests {
         let mut patience = AdaptiveSpin::up_to(MOST);
         let mut looked = 0;
         for _ in 0..640 {
-            looked += u32::from(!patience.next().is_zero());
+            looked += u32::from(!patience.next_spin().is_zero());
             patience.learn(false);
         }
         assert!((10..40).contains(&looked), "{looked} of 640");
@@ -64,6 +64,6 @@ mod tests {
         let mut patience = AdaptiveSpin::up_to(MOST);
         (0..100).for_each(|_| patience.learn(false));
         (0..10).for_each(|_| patience.learn(true));
-        assert_eq!(patience.next(), MOST);
+        assert_eq!(patience.next_spin(), MOST);
     }
 }
