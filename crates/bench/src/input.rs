@@ -138,7 +138,6 @@ mod tests {
                 format,
                 events: 20_000,
                 threads: 2,
-                ..InputParams::default()
             };
             let report = run(&params, &mut |_| {}).unwrap();
             assert_eq!(

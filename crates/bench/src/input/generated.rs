@@ -58,7 +58,7 @@ fn write_words(count: u64, file: File) -> io::Result<u64> {
     for index in 0..count {
         // Squaring makes the first words more frequent, as in a natural text.
         let random = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let word = (random * random >> 24) * WORDS >> 24;
+        let word = (((random * random) >> 24) * WORDS) >> 24;
         let end = match (index + 1) % WORDS_A_LINE == 0 || index + 1 == count {
             true => '\n',
             false => ' ',
