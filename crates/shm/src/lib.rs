@@ -23,7 +23,7 @@
 //! - A slot is abandoned only if its producer has given it up, has closed, or has died. A slow
 //!   producer is waited for, if necessary until the ring is full.
 //! - Neither end makes a system call while the other one is awake.
-//! - Whatever a process writes into the memory, another one neither panics nor has undefined
+//! - No bytes that a process writes into the memory make another one panic or cause undefined
 //!   behaviour. A wrong message is an error of its producer, and a wrong structure one of the ring.
 //!   A hostile process can therefore end the traffic of a ring, but nothing else.
 //! - Nothing is allocated for messages of up to a quarter of the ring.
