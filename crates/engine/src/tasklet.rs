@@ -69,7 +69,7 @@ pub(crate) struct SliceConfig {
     pub(crate) slice: Duration,
     /// The poll interval of a stage that had no data and requested no deadline.
     pub(crate) idle_poll: Duration,
-    /// The time for which a source with few records gathers them.
+    /// The time for which a source or a receiver with few records gathers them.
     pub(crate) latency: Duration,
 }
 

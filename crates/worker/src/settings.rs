@@ -137,10 +137,12 @@ impl WorkerConfig {
 
     /// Returns the settings of the connections to other containers.
     pub(crate) fn link(&self) -> LinkConfig {
+        let heartbeat_interval = self.peer_silence / 8;
         LinkConfig {
-            latency: self.node.latency,
+            // A thread that gathers sends no heartbeats.
+            latency: self.node.latency.min(heartbeat_interval),
             silence_timeout: self.peer_silence,
-            heartbeat_interval: self.peer_silence / 8,
+            heartbeat_interval,
             ..LinkConfig::default()
         }
     }
@@ -239,6 +241,15 @@ mod tests {
         assert_eq!(config(&[], 100).unwrap().node.threads.get(), 1);
         let told = config(&[("threads", "7")], 100).unwrap();
         assert_eq!(told.node.threads.get(), 7);
+    }
+
+    #[test]
+    fn a_long_latency_budget_does_not_hold_back_heartbeats() {
+        let link = config(&[("latency", "1s")], 1000).unwrap().link();
+        assert_eq!(link.latency, link.heartbeat_interval);
+        assert!(link.latency * 4 <= link.silence_timeout, "{link:?}");
+        let short = config(&[("latency", "1ms")], 1000).unwrap().link();
+        assert_eq!(short.latency, Duration::from_millis(1));
     }
 
     #[test]
