@@ -2,7 +2,8 @@
 # One pgbouncer in transaction mode, and the PostgreSQL server behind it: pgbouncer.sh FOLDER PORT PEER. See service.sh and postgres.sh.
 # PORT is the pooler's, PEER the server's, which is also written to the file server.port in the folder.
 # The database `by_session` is `postgres` in session mode, `by_statement` in statement mode. Of `one_by_session`, `two_by_session`,
-# `one_by_transaction` and `two_by_transaction` the pool has one or two connections.
+# `one_by_transaction` and `two_by_transaction` the pool has one or two connections. `one_refused` equals `one_by_session`, for the
+# test that exhausts it.
 # shellcheck source-path=SCRIPTDIR source=service.sh
 . "$(dirname "$0")/service.sh"
 folder=$1 port=$2 peer=$3
@@ -34,6 +35,7 @@ cat >"$folder/pgbouncer.ini" <<CONFIG
 by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session
 by_statement = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=statement
 one_by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session pool_size=1
+one_refused = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session pool_size=1
 two_by_session = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_mode=session pool_size=2
 one_by_transaction = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_size=1
 two_by_transaction = host=$ADDRESS port=$peer user=postgres dbname=postgres pool_size=2

@@ -255,7 +255,7 @@ fn an_instance_without_a_connection_of_the_pool_is_refused() {
     let Some(addresses) = pooled_server() else {
         return;
     };
-    let url = format!("{}one_by_session", addresses.pooler);
+    let url = format!("{}one_refused", addresses.pooler);
     ask(
         &addresses.direct,
         "create table pooled_alone (k bigint, n bigint)",
