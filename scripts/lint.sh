@@ -37,6 +37,8 @@ advisories() {
 
 step format cargo fmt --all --check
 step clippy cargo clippy "${workspace[@]}" --all-targets --quiet -- -D warnings
+# A suite that `cargo test` leaves out, which `--all-targets` does not include.
+step "clippy of the hosts' suite" cargo clippy "${workspace[@]}" --test hosts --quiet -- -D warnings
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc "${workspace[@]}" --no-deps --lib --quiet
 step "licences, bans, sources" cargo deny check licenses bans sources
 step advisories advisories

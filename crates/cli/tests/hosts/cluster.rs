@@ -274,9 +274,7 @@ impl Cluster {
     ) -> Result<T> {
         let base = format!("http://{}:7400", self.ground.address(host));
         let client = Client::new(&base, Some(Token::new(TOKEN)))?;
-        let client = client
-            .patience(ANSWERS_WITHIN)
-            .asks_again_for(ANSWERS_WITHIN);
+        let client = client.timeout(ANSWERS_WITHIN).retry_timeout(ANSWERS_WITHIN);
         self.runtime.block_on(ask(client))
     }
 
