@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::{Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, Origins, StateBackend, Waker};
+use crate::{
+    Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, Origins, StateBackend, StateRegistry,
+    Waker,
+};
 
 /// Default number of records per chunk. Large enough to amortize one dynamic call per chunk, small
 /// enough for two columns to fit into the L1 cache.
@@ -215,6 +218,8 @@ pub struct InstanceContext {
     pub guarantee: Guarantee,
     /// The store for state that does not fit into memory, if the job may keep state on disk.
     pub local: Option<Arc<dyn StateBackend>>,
+    /// The states that the operator has opened, which its snapshots must contain.
+    pub state_registry: Arc<StateRegistry>,
 }
 
 impl InstanceContext {
@@ -234,6 +239,7 @@ impl InstanceContext {
             chunk_records: DEFAULT_CHUNK_RECORDS,
             guarantee: Guarantee::None,
             local: None,
+            state_registry: Arc::default(),
         }
     }
 }

@@ -133,7 +133,8 @@ pub use state::{
     EnumSchema, FieldSchema, Integer, IntegerType, KeyValueStore, LocalChange, LocalEntries,
     PendingCommit, RUNTIME_STATE, RemovedKeys, RestoredEntry, RestoredState, Schema, SmallSnapshot,
     SnapshotRequest, SnapshotWriter, StateBackend, StateChunk, StateCodec, StateEntries,
-    StateEntry, StateForm, StateShape, StoreSnapshot, StructSchema, VariantSchema, instance_state,
+    StateEntry, StateForm, StateRegistry, StateShape, StoreSnapshot, StructSchema, VariantSchema,
+    instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;

@@ -14,6 +14,7 @@
 //! * [`RestoredState`]: the iterator over restored entries;
 //! * [`StateCodec`]: serialization of values to bytes, or to an [`Integer`];
 //! * [`Schema`], [`StateShape`]: the types of state, stored with the entries;
+//! * [`StateRegistry`]: the check that snapshots contain all states of an operator;
 //! * [`StateBackend`]: local disk storage for state that does not fit into memory.
 //!
 //! [`Processor`](crate::Processor) documents the order of the calls.
@@ -28,6 +29,7 @@ mod restored;
 mod schema;
 mod small_snapshot;
 mod snapshot;
+mod state_registry;
 
 pub use backend::{KeyValueStore, LocalChange, LocalEntries, StateBackend, StoreSnapshot};
 pub use codec::StateCodec;
@@ -40,6 +42,7 @@ pub use schema::{
 };
 pub use small_snapshot::{RemovedKeys, SmallSnapshot};
 pub use snapshot::{SnapshotRequest, SnapshotWriter};
+pub use state_registry::StateRegistry;
 
 /// The first character of the names of the runtime's own states; names of processors' states begin
 /// with another one.

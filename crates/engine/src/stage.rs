@@ -230,7 +230,8 @@ impl ProcessorStage {
     }
 
     pub(crate) fn init(&mut self) -> Result<()> {
-        self.processor.init(&self.context)
+        self.processor.init(&self.context)?;
+        self.context.state_registry.check(&mut *self.processor)
     }
 
     pub(crate) fn close(&mut self) {

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use ardea_codec::{StateValue, state_codec_of};
 use ardea_core::{
-    Error, ErrorCode, InstanceContext, InstanceMetrics, Key, RestoredEntry, RestoredState, Result,
-    StateChunk, Timestamp, Waker, Watermark,
+    Error, ErrorCode, Instance, InstanceContext, InstanceMetrics, Key, RestoredEntry,
+    RestoredState, Result, StateChunk, Timestamp, Waker, Watermark,
 };
 
 use crate::codec::{StateCodecs, unsaved_without};
@@ -71,6 +71,8 @@ pub struct KeyedState<K, S> {
     codecs: Option<StateCodecs<K, S>>,
     is_lazily_restored: bool,
     is_spilled: bool,
+    /// The instance with the state; `None` until it is opened.
+    instance: Option<Instance>,
     waker: Waker,
     metrics: Arc<InstanceMetrics>,
 }
@@ -91,6 +93,7 @@ impl<K, S> Default for KeyedState<K, S> {
             codecs: None,
             is_lazily_restored: false,
             is_spilled: false,
+            instance: None,
             waker: Waker::none(),
             metrics: Arc::default(),
         }
@@ -167,6 +170,10 @@ impl<K: Key, S> KeyedState<K, S> {
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("create it by `checkpointed`, or run the job without a guarantee"));
         }
+        if context.guarantee.keeps_state() {
+            context.state_registry.register(self.table.name);
+        }
+        self.instance = Some(context.instance);
         self.timers.clock = context.clock.clone();
         self.waker = context.waker.clone();
         self.metrics = Arc::clone(&context.metrics);

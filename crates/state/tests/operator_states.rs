@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ardea_aggregate::{Aggregate, max};
 use ardea_core::{
-    Checkpointed, ErrorCode, Guarantee, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, Result, Timestamp, Watermark,
+    Checkpointed, Epoch, ErrorCode, Guarantee, Inbox, Instance, InstanceContext, Ordinal, Outbox,
+    PartitionId, Processor, Progress, Result, SnapshotRequest, SnapshotWriter, StateChunk,
+    Timestamp, Watermark,
 };
 use ardea_state::{
     AggregatingState, KeyedState, ListState, MapState, NamedState, OperatorState, StateFields,
@@ -151,4 +152,90 @@ fn a_state_without_serializers_is_refused_where_it_would_be_lost() {
     let error = state.open(&with(Guarantee::ExactlyOnce)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     assert!(error.to_string().contains("\"sums\""), "{error}");
+}
+
+/// Keeps a count per key, and violates a rule of the state's interface.
+struct Careless {
+    counts: KeyedState<u64, u64>,
+    opens: bool,
+    returns: bool,
+}
+
+impl Processor for Careless {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        match self.opens {
+            true => self.counts.open(context),
+            false => Ok(()),
+        }
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        for (key, _) in inbox.rows::<u64>()?.drain_front(usize::MAX) {
+            self.counts.slot(Cow::Owned(key), || 0)?;
+        }
+        Ok(())
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        match self.returns {
+            true => Some(&mut self.counts),
+            false => None,
+        }
+    }
+}
+
+/// Starts an exactly-once instance of two, gives it the keys and takes its snapshot.
+fn snapshot_of(opens: bool, returns: bool, keys: std::ops::Range<u64>) -> Result<()> {
+    let counts = KeyedState::checkpointed("counts");
+    let mut careless = Careless {
+        counts,
+        opens,
+        returns,
+    };
+    let context = InstanceContext {
+        guarantee: Guarantee::ExactlyOnce,
+        instance: Instance {
+            index: 0,
+            parallelism: 2,
+        },
+        ..InstanceContext::detached("careless")
+    };
+    careless.init(&context)?;
+    context.state_registry.check(&mut careless)?;
+    for key in keys {
+        careless.counts.slot(Cow::Owned(key), || 0)?;
+    }
+    careless.counts.take_snapshot(SnapshotRequest {
+        epoch: Epoch(1),
+        since: None,
+        is_last: false,
+    })?;
+    let mut chunk = StateChunk::default();
+    let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
+    while !careless.counts.write_snapshot(&mut writer)?.done {}
+    Ok(())
+}
+
+#[test]
+fn a_state_that_is_opened_but_not_returned_is_refused() {
+    let error = snapshot_of(true, false, 0..0).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert!(error.to_string().contains("\"counts\""), "{error}");
+}
+
+#[test]
+fn a_state_that_is_returned_but_not_opened_fails_its_first_snapshot() {
+    let error = snapshot_of(false, true, 0..0).unwrap_err();
+    assert!(error.is_permanent(), "{error}");
+    assert!(error.to_string().contains("not opened"), "{error}");
+}
+
+#[test]
+fn a_key_of_another_instance_fails_the_snapshot() {
+    let error = snapshot_of(true, true, 0..20).unwrap_err();
+    assert!(error.is_permanent(), "{error}");
+    assert!(error.to_string().contains("another instance"), "{error}");
+    let own = (0..20).find(|key: &u64| PartitionId::of(key).owner(2) == 0);
+    let own = own.expect("one of twenty keys belongs to the first instance");
+    assert!(snapshot_of(true, true, own..own + 1).is_ok());
 }

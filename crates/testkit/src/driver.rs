@@ -164,7 +164,10 @@ impl Driver {
 
     fn init(&mut self) -> Result<(), Halt> {
         let context = self.context.clone();
-        guard(Callback::Init, || self.processor.init(&context))?;
+        guard(Callback::Init, || {
+            self.processor.init(&context)?;
+            context.state_registry.check(&mut *self.processor)
+        })?;
         self.deadline = self.outbox.take_wake_at();
         Ok(())
     }

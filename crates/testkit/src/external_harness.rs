@@ -91,6 +91,10 @@ impl ExternalHarness {
             before: kept.cloned().unwrap_or_default(),
         };
         driven.processor.init(&driven.context)?;
+        driven
+            .context
+            .state_registry
+            .check(&mut *driven.processor)?;
         if let Some(kept) = kept {
             let chunk = kept.state.chunk()?;
             let mut position = 0;

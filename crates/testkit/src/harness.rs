@@ -98,6 +98,10 @@ impl Harness {
             clock,
         };
         harness.processor.init(&harness.context)?;
+        harness
+            .context
+            .state_registry
+            .check(&mut *harness.processor)?;
         Ok(harness)
     }
 

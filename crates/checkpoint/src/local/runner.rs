@@ -273,7 +273,7 @@ impl FaultTolerantJobHandle {
 
 impl std::fmt::Debug for FaultTolerantJobHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SurvivingHandle({:?})", self.name())
+        write!(f, "FaultTolerantJobHandle({:?})", self.name())
     }
 }
 

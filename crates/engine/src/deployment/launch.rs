@@ -259,6 +259,7 @@ impl Launch {
             chunk_records: self.config.chunk_records.get(),
             guarantee: self.job.guarantee,
             local: self.local.clone(),
+            state_registry: Arc::default(),
         }
     }
 

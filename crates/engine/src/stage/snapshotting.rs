@@ -87,6 +87,8 @@ pub(crate) struct SnapshotState {
     last: LastSnapshotState,
     /// True if the instance must end here, and may go on in another process.
     is_leaving: bool,
+    /// A permanent error of the latest snapshot, which fails the job.
+    failure: Option<Error>,
     pub(super) restoring: Option<Restoring>,
 }
 
@@ -135,6 +137,7 @@ impl SnapshotState {
             ended,
             last: LastSnapshotState::NotTaken,
             is_leaving: false,
+            failure: None,
             restoring,
         }
     }
@@ -177,12 +180,21 @@ impl SnapshotState {
                     bytes: 0,
                 });
             }
-            Err(error) => sink.abort(
-                &self.name,
-                snapshot,
-                SnapshotAbort::Failed(self.named(error)),
-            ),
+            Err(error) => {
+                let error = self.failed(error);
+                sink.abort(&self.name, snapshot, SnapshotAbort::Failed(error));
+            }
         }
+    }
+
+    /// Returns the error of a snapshot with the name of the instance. A permanent error is kept, to
+    /// fail the job: no later checkpoint could succeed.
+    fn failed(&mut self, error: Error) -> Error {
+        let error = self.named(error);
+        if error.is_permanent() {
+            self.failure = Some(error.clone());
+        }
+        error
     }
 
     /// Cancels the snapshot that is being written, if any.
@@ -278,7 +290,7 @@ impl SnapshotState {
             };
             match progress {
                 Err(error) => {
-                    let error = self.named(error);
+                    let error = self.failed(error);
                     self.abandon(SnapshotAbort::Failed(error));
                 }
                 Ok(progress) if progress.done => self.finish(context),
@@ -352,6 +364,7 @@ impl SnapshotState {
         self.writing.is_some()
             || !self.outcomes.is_empty()
             || self.last == LastSnapshotState::Wanted
+            || self.failure.is_some()
     }
 }
 
@@ -475,6 +488,9 @@ impl ProcessorStage {
 
     /// Delivers outcomes and writes snapshots until about the time `until`; returns true if
     /// anything moved.
+    ///
+    /// # Errors
+    /// Those of the processor for an outcome; a permanent error of its snapshot.
     pub(crate) fn tend_snapshots(&mut self, until: Duration) -> Result<bool> {
         let Some(desk) = self.snapshots.as_mut().filter(|desk| desk.has_work()) else {
             return Ok(false);
@@ -485,6 +501,9 @@ impl ProcessorStage {
         let told = desk.deliver_outcomes(self.processor.state(), &self.context, until)?;
         let wrote = desk.write(self.processor.state(), &self.context, until);
         self.take_wanted_snapshot();
+        if let Some(error) = self.snapshots.as_mut().and_then(|desk| desk.failure.take()) {
+            return Err(error);
+        }
         let took = self.context.clock.now() - start;
         self.context.metrics.count_snapshot_work(took);
         self.at = at;

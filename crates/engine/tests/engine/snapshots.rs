@@ -39,6 +39,8 @@ struct Witness {
     seen: Arc<AtomicU64>,
     /// Writing fails while this is true.
     fails: Arc<AtomicBool>,
+    /// The failure of writing is permanent.
+    fails_for_good: bool,
     /// Number of calls until an outcome is processed.
     slowness: u32,
     heard: u32,
@@ -126,7 +128,11 @@ impl Checkpointed for Witness {
 
     fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         if self.fails.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorCode::UserError, "it can't be written"));
+            let error = Error::new(ErrorCode::UserError, "it can't be written");
+            return Err(match self.fails_for_good {
+                true => error.permanent(),
+                false => error,
+            });
         }
         self.note(Asked::Write);
         if self.left > 0 {
@@ -484,6 +490,22 @@ fn a_last_snapshot_is_written_to_its_end_although_its_epoch_is_aborted() {
         keeper.snapshot("witness", 0, Epoch(2)).unwrap().own().len(),
         3
     );
+}
+
+#[test]
+fn a_permanent_error_of_a_snapshot_fails_the_job() {
+    let witness = Witness {
+        fails_for_good: true,
+        ..Witness::with_entries(1)
+    };
+    witness.fails.store(true, Ordering::SeqCst);
+    let node = fast_node();
+    let (job, keeper) = start(&node, &witness.dag(u64::MAX), Guarantee::ExactlyOnce);
+    job.end_epoch();
+    let error = job.join().unwrap_err();
+    assert!(error.to_string().contains("it can't be written"), "{error}");
+    assert!(error.to_string().contains("witness"), "{error}");
+    assert!(!keeper.aborted().is_empty());
 }
 
 #[test]

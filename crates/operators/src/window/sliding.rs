@@ -334,7 +334,9 @@ impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
         if let Some(kept) = &mut self.kept {
             self.assigner.late.watermarks.take_snapshot(snapshot.epoch);
             kept.take_snapshot(snapshot);
-            self.aggregator.triggers.take_snapshot(snapshot)?;
+            if F::EARLY {
+                self.aggregator.triggers.take_snapshot(snapshot)?;
+            }
         }
         Ok(())
     }
@@ -348,8 +350,8 @@ impl<F: KeyedFold> Checkpointed for SlidingWindowP<F> {
             .aggregator
             .write_snapshot(&mut self.assigner.open, kept, writer)?;
         match slices.done {
-            true => self.aggregator.triggers.write_snapshot(writer),
-            false => Ok(slices),
+            true if F::EARLY => self.aggregator.triggers.write_snapshot(writer),
+            _ => Ok(slices),
         }
     }
 

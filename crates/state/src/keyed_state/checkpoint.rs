@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use ardea_core::{
-    Checkpointed, Epoch, Key, PartitionId, PartitionRestore, Progress, RestoredEntry,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, Key, PartitionId, PartitionRestore, Progress,
+    RestoredEntry, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
 };
 
 use super::{KeyedState, read, write};
@@ -38,13 +38,21 @@ impl<K: Key, S: Send + 'static> Checkpointed for KeyedState<K, S> {
     }
 
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
+        if self.instance.is_none() {
+            return Err(not_opened(self.table.name));
+        }
         self.table.take_snapshot(snapshot)
     }
 
     fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        let format = (self.table.name, &self.codecs, &self.timers);
+        let name = self.table.name;
+        let instance = self.instance.ok_or_else(|| not_opened(name))?;
+        let format = (name, &self.codecs, &self.timers);
         self.table
             .write_snapshot(writer, |chunk, key, slot, state| {
+                if PartitionId::of(key).owner(instance.parallelism) != instance.index {
+                    return Err(not_owned(name, instance));
+                }
                 write(format, chunk, (key, slot), state)
             })
     }
@@ -86,6 +94,22 @@ impl<K: Key, S: Send + 'static> Checkpointed for KeyedState<K, S> {
             false => None,
         }
     }
+}
+
+fn not_opened(name: &str) -> Error {
+    let what = format!("the state {name:?} was not opened, so its changes are not tracked");
+    Error::new(ErrorCode::InvalidJob, what).hint("call `open` of the state in `init`")
+}
+
+/// Returns the error of a state with a key of another instance. A restored job would give the key
+/// to its owner, which does not receive the records.
+fn not_owned(name: &str, instance: Instance) -> Error {
+    let Instance { index, parallelism } = instance;
+    let what = format!(
+        "the state {name:?} of instance {index} of {parallelism} has a key of another instance"
+    );
+    let hint = "use the key of the step's `key_by` as the key of the state, or a parallelism of 1";
+    Error::new(ErrorCode::InvalidJob, what).hint(hint)
 }
 
 impl<K: Key, S: Send + 'static> PartitionRestore for KeyedState<K, S> {
