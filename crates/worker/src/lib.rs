@@ -96,6 +96,7 @@ mod bounded_inputs;
 mod driver;
 mod failures;
 mod master_link;
+mod neighbours;
 mod peer_addresses;
 mod worker;
 

@@ -232,7 +232,16 @@ impl Link {
             Some(_) => self.last_received + self.config.silence_timeout,
             None => self.began + self.config.handshake_timeout,
         };
-        silence.min(self.last_sent + self.config.heartbeat_interval)
+        match self.is_sending() {
+            // A heartbeat is not due before the data has been sent.
+            true => silence,
+            false => silence.min(self.last_sent + self.config.heartbeat_interval),
+        }
+    }
+
+    /// Returns true if there is unsent data.
+    fn is_sending(&self) -> bool {
+        self.connection.unsent() > 0 || self.held.is_some()
     }
 
     fn work(&mut self, now: Duration) -> Result<bool, Disconnected> {
@@ -388,7 +397,7 @@ impl Link {
 
     fn keep_alive(&mut self, now: Duration) {
         let is_due = now >= self.last_sent + self.config.heartbeat_interval;
-        if is_due && self.connection.unsent() == 0 && self.held.is_none() {
+        if is_due && !self.is_sending() {
             let beat = Header::new(Kind::Heartbeat, StreamId::new(0, 0));
             self.held = self
                 .connection

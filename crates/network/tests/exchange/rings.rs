@@ -9,11 +9,11 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-use ardea_core::{Chunk, Clock, Rows, Timestamp};
+use ardea_core::{Chunk, Clock, ManualClock, Rows, Timestamp};
 use ardea_network::exchange::*;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use crate::pair::{Worker, host, identity, pair, rings, small_rings, take_numbers};
+use crate::pair::{Worker, host, identity, pair, pair_by, rings, small_rings, take_numbers};
 use crate::pair::{until, unused_address};
 
 const STREAM: StreamId = StreamId::new(1, 1);
@@ -94,6 +94,39 @@ fn a_ring_of_a_configured_size_keeps_it() {
     let ring = second.link.counts().ring;
     assert_eq!(ring.capacity_bytes, RingSize::MIN.bytes());
     assert!(ring.fill_bytes <= ring.capacity_bytes);
+}
+
+#[test]
+fn a_link_with_a_full_ring_waits_for_room_and_not_for_the_time_of_a_heartbeat() {
+    let hand = ManualClock::new();
+    let clock = hand.clock();
+    let ways = (host(small_rings()), host(small_rings()), unused_address());
+    let config = LinkConfig::default();
+    let (mut first, mut second) = pair_by(&clock, || {}, ways, config);
+    let mut numbers = Numbers::between(&mut first, &mut second);
+    until(|| {
+        numbers.step(10, &mut first, &mut second);
+        second.link.counts().ring.messages > 10
+    });
+    // The peer does not read any more.
+    let (mut next, mut chunk) = (numbers.next, Chunk::default());
+    until(|| {
+        if chunk.is_empty() {
+            let rows: Rows<u64> = (next..next + 1_000).map(|n| (n, Timestamp::MIN)).collect();
+            chunk = Chunk::new(rows);
+            next += 1_000;
+        }
+        numbers.sender.send(InstanceNumber(0), &mut chunk).unwrap();
+        numbers.sender.flush().unwrap();
+        !first.poll().unwrap() && first.link.may_wait() && first.link.counts().ring.full > 0
+    });
+    hand.advance(config.heartbeat_interval);
+    assert!(!first.poll().unwrap());
+    assert!(first.link.next_poll() > clock.now());
+    // Room in the ring ends the wait.
+    second.poll().unwrap();
+    assert!(second.link.counts().ring.fill_bytes < RingSize::MIN.bytes());
+    assert!(!first.link.may_wait() || first.poll().unwrap());
 }
 
 /// A peer that is connected to a worker by a plain socket.
