@@ -14,7 +14,7 @@ use crate::jobs::{Adding, Relaying};
 use crate::master::{Master, PATIENCE, plan};
 use crate::spread::{embedded, runtime};
 
-pub async fn until(done: impl Fn() -> bool) {
+pub async fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     while !done() {
