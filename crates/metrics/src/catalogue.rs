@@ -151,6 +151,7 @@ metrics! {
     LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames sent to the peer";
     LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames received from the peer";
     LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records received for streams that are not open here, such as those of removed instances";
+    LINK_CONNECTED = "ardea_link_connected", Gauge, LINK, Sum, "1 while there is a connection of this transport to the peer, else 0";
     RING_CAPACITY = "ardea_ring_capacity_bytes", Gauge, LINK, Sum, "size of the ring in shared memory through which frames of the peer arrive; this and the five below exist for connections of the transport `shm`";
     RING_FILL = "ardea_ring_fill_bytes", Gauge, LINK, Sum, "bytes in that ring that were not received yet";
     RING_MESSAGES = "ardea_ring_messages_total", Counter, LINK, Sum, "messages received through that ring, each with all frames that the peer sent at once";

@@ -201,6 +201,8 @@ pub struct LinkCounters {
     pub peer: String,
     /// The kind of the connection: `shm`, `uds`, `tcp`, or the name of a custom transport.
     pub transport: String,
+    /// True while there is a connection.
+    pub is_connected: bool,
     /// The number of frames received.
     pub frames_in: u64,
     /// The number of bytes received.
@@ -242,6 +244,8 @@ impl LinkCounters {
         ] {
             batch.push(metric.name, &labels, Value::Counter(count as f64));
         }
+        let connected = Value::Gauge(f64::from(u8::from(self.is_connected)));
+        batch.push(m::LINK_CONNECTED.name, &labels, connected);
         let Some(ring) = &self.ring else {
             return;
         };

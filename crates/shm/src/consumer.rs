@@ -98,12 +98,12 @@ pub struct RingConsumer {
     max_message: usize,
     spin: AdaptiveSpin,
     counters: ConsumerCounters,
-    polling: Polling,
+    polling: PolledState,
 }
 
 /// The state of an end whose owner sleeps and wakes by itself.
 #[derive(Clone, Copy, Default, Debug)]
-struct Polling {
+struct PolledState {
     /// True if the owner wakes the producer, and not a futex.
     is_on: bool,
     /// True while the producer believes that the owner sleeps.
@@ -138,7 +138,7 @@ impl RingConsumer {
             max_message: config.max_message,
             spin: AdaptiveSpin::up_to(config.spin),
             counters: ConsumerCounters::default(),
-            polling: Polling::default(),
+            polling: PolledState::default(),
         }
     }
 

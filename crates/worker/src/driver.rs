@@ -18,10 +18,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::deployer::{Command, Commands};
+use crate::host_peers::HostPeers;
 use crate::instance::is_instance;
 use crate::log_events::LogWriter;
 use crate::master_link::{LinkEvent, MasterLink};
-use crate::neighbours::Neighbours;
 use crate::network::NetworkEvent;
 use crate::peer_addresses::ResolverRequest;
 
@@ -95,7 +95,7 @@ pub(crate) struct Driver {
     /// The unreachable peers for which a line has been logged.
     pub(crate) unreachable: BTreeSet<Site>,
     /// The peers that share the name of this worker's host.
-    pub(crate) neighbours: Neighbours,
+    pub(crate) host_peers: HostPeers,
 }
 
 /// The signals that the worker handles.
@@ -278,7 +278,7 @@ impl Driver {
                 }
             }
             NetworkEvent::NotOnHost(site, why) => {
-                if self.neighbours.report_once(site) {
+                if self.host_peers.report_once(site) {
                     let what = "is on this host and reached over the network";
                     let container = site.0;
                     self.notes
@@ -309,7 +309,7 @@ impl Driver {
                     }
                 }
                 AgentAction::Peers(peers) => {
-                    self.neighbours.set_peers(&peers);
+                    self.host_peers.set_peers(&peers);
                     let _ = self.peers.send(ResolverRequest::Reported(peers));
                 }
                 AgentAction::Apply(change) => {

@@ -153,10 +153,12 @@ impl Gauges {
                 batch.push(metric.name, &none, Value::Counter(count as f64));
             }
         }
-        for ((site, transport), counts) in self.network.counts() {
+        for ((site, transport), total) in self.network.counts() {
+            let counts = total.counts;
             let reading = LinkCounters {
                 peer: site.0.to_string(),
                 transport: transport.to_string(),
+                is_connected: total.is_connected,
                 frames_in: counts.frames_in,
                 bytes_in: counts.bytes_in,
                 bytes_out: counts.bytes_out,

@@ -95,8 +95,8 @@ mod attempt;
 mod bounded_inputs;
 mod driver;
 mod failures;
+mod host_peers;
 mod master_link;
-mod neighbours;
 mod peer_addresses;
 mod worker;
 

@@ -58,7 +58,15 @@ pub(crate) enum NetworkEvent {
 }
 
 /// The counters of the connections to each peer, by their kinds.
-pub(crate) type LinkTotals = BTreeMap<(Site, &'static str), LinkCounts>;
+pub(crate) type LinkTotals = BTreeMap<(Site, &'static str), LinkTotal>;
+
+/// The counters of the connections of one kind to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkTotal {
+    pub(crate) counts: LinkCounts,
+    /// True if there is a connection at the moment.
+    pub(crate) is_connected: bool,
+}
 
 /// The callback for network events. It is called on the network thread and must not block.
 pub(crate) type EventCallback = dyn Fn(NetworkEvent) + Send + Sync;

@@ -20,10 +20,10 @@ use tokio::sync::mpsc;
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
+use crate::host_peers::HostPeers;
 use crate::instance::{InstanceProcesses, InstanceStart, Launch, ProcessExit, run_instance};
 use crate::log_events::LogWriter;
 use crate::master_link::MasterLink;
-use crate::neighbours::Neighbours;
 use crate::network::{EventCallback, NetworkEvent, NetworkThread};
 use crate::peer_addresses::look_up_peers;
 use crate::settings::WorkerConfig;
@@ -298,7 +298,7 @@ impl<'a> Setup<'a> {
             is_looking: false,
             had_leader: false,
             unreachable: Default::default(),
-            neighbours: Neighbours::of(&endpoint),
+            host_peers: HostPeers::of(&endpoint),
         };
         let outcome = driver.run(happens, from_master).await;
         lookups.abort();

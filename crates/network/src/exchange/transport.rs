@@ -58,8 +58,8 @@ pub trait Transport: Send {
     fn waker(&self) -> NetworkWaker;
 
     /// Waits until a connection or listener may be ready, the waker is rung, or `timeout` has
-    /// passed. Before a longer wait, [`Connection::may_wait`] must be called for each connection,
-    /// and must return true. A timeout of zero only polls; such calls are needed from time to time, so that
+    /// passed. Before a longer wait, [`Connection::may_wait`] must have returned true for each
+    /// connection. A timeout of zero only polls; such calls are needed from time to time, so that
     /// connections detect their readiness.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //! exactly if it shares the network namespace of its owner, which is then on the same host. No
 //! address, host name or boot id has to be compared.
 //!
-//! Every process of a network namespace can use abstract names, whoever runs it. Both sides
-//! therefore check that the other one runs as their own user, before any byte is sent.
+//! Every process of a network namespace can use abstract names, also one of another user. Both
+//! sides therefore check that the other one runs as their own user, before any byte is sent.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};

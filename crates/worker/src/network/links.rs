@@ -11,7 +11,7 @@ use ardea_network::exchange::{
 };
 use ardea_network::rpc::RefusedLog;
 
-use super::peers::{PeerState, TriedAddress};
+use super::peers::{PeerLocation, PeerState};
 use super::{EventCallback, LinkTotals, NetworkEvent, PeerAddress};
 use crate::instance::is_instance;
 use crate::port_slot::{LinkNumber, PortSlot};
@@ -147,7 +147,7 @@ impl Links {
     }
 
     /// Returns the addresses at which a peer is looked for, in their order.
-    fn addresses_of(&self, told: &PeerAddress) -> Vec<TriedAddress> {
+    fn addresses_of(&self, told: &PeerAddress) -> Vec<PeerLocation> {
         let worker = WorkerNumber(u64::from(told.site.0));
         let on_host = |port| host_address(&self.identity.cluster, worker, told.incarnation, port);
         let ports: BTreeSet<u16> = told
@@ -155,9 +155,9 @@ impl Links {
             .iter()
             .map(|address| address.port())
             .collect();
-        let on_host = ports.into_iter().map(on_host).map(TriedAddress::OnHost);
+        let on_host = ports.into_iter().map(on_host).map(PeerLocation::OnHost);
         let in_network = told.addresses.iter();
-        let in_network = in_network.map(|address| TriedAddress::InNetwork(address.to_string()));
+        let in_network = in_network.map(|address| PeerLocation::InNetwork(address.to_string()));
         match self.scope {
             AddressScope::Network => in_network.collect(),
             AddressScope::HostThenNetwork => on_host.chain(in_network).collect(),
@@ -233,7 +233,7 @@ impl Links {
                     let side = Side::Connected(Some(WorkerNumber(u64::from(site.0))));
                     let number = self.add(connection, side, Some(site), transport, now);
                     if let Some(entry) = self.entries.get_mut(&number) {
-                        let is_on_host = matches!(address, TriedAddress::OnHost(_));
+                        let is_on_host = matches!(address, PeerLocation::OnHost(_));
                         entry.has_alternative = is_on_host && self.scope != AddressScope::Host;
                     }
                     if let Some(peer) = self.peers.get_mut(&site) {
@@ -369,7 +369,7 @@ impl Links {
                 if is_present {
                     peer.lost(now);
                 }
-                let past = self.past.entry((site, entry.kind)).or_default();
+                let past = &mut self.past.entry((site, entry.kind)).or_default().counts;
                 add_counts(past, entry.link.counts());
                 past.ring.fill_bytes = 0;
                 past.ring.capacity_bytes = 0;
@@ -438,7 +438,9 @@ impl Links {
         for entry in self.entries.values() {
             if let Some(greeted) = entry.greeted {
                 let key = (site_of(greeted.worker), entry.kind);
-                add_counts(counts.entry(key).or_default(), entry.link.counts());
+                let total = counts.entry(key).or_default();
+                add_counts(&mut total.counts, entry.link.counts());
+                total.is_connected = true;
             }
         }
         counts

@@ -10,18 +10,18 @@ const MOST_ATTEMPTS: u32 = 5;
 
 /// An address at which a peer is looked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum TriedAddress {
+pub(super) enum PeerLocation {
     /// A name that exists only if the peer is on this host.
     OnHost(String),
     /// An address of the network.
     InNetwork(String),
 }
 
-impl TriedAddress {
+impl PeerLocation {
     /// Returns the address in the notation of transports.
     pub(super) fn as_str(&self) -> &str {
         match self {
-            TriedAddress::OnHost(address) | TriedAddress::InNetwork(address) => address,
+            PeerLocation::OnHost(address) | PeerLocation::InNetwork(address) => address,
         }
     }
 }
@@ -32,7 +32,7 @@ pub(super) struct PeerState {
     /// The newest known incarnation of the peer.
     pub(super) incarnation: u64,
     /// The addresses, in the order in which they are tried.
-    addresses: Vec<TriedAddress>,
+    addresses: Vec<PeerLocation>,
     next_address: usize,
     /// The number of times that all addresses have failed since the last success or the last report
     /// of the leader.
@@ -49,7 +49,7 @@ impl PeerState {
     pub(super) fn told(
         &mut self,
         incarnation: u64,
-        addresses: Vec<TriedAddress>,
+        addresses: Vec<PeerLocation>,
         now: Duration,
     ) -> bool {
         if incarnation < self.incarnation {
@@ -67,7 +67,7 @@ impl PeerState {
     }
 
     /// Returns the next address of the peer to try.
-    pub(super) fn next_address(&mut self) -> Option<TriedAddress> {
+    pub(super) fn next_address(&mut self) -> Option<PeerLocation> {
         let address = self.addresses.get(self.next_address).cloned();
         self.next_address = (self.next_address + 1) % self.addresses.len().max(1);
         address
@@ -107,8 +107,8 @@ impl PeerState {
 mod tests {
     use super::*;
 
-    fn in_network(port: u16) -> TriedAddress {
-        TriedAddress::InNetwork(format!("127.0.0.1:{port}"))
+    fn in_network(port: u16) -> PeerLocation {
+        PeerLocation::InNetwork(format!("127.0.0.1:{port}"))
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn all_addresses_are_tried_before_there_is_a_delay_and_the_first_one_after_a_loss() {
         let mut peer = PeerState::default();
-        let on_host = TriedAddress::OnHost("unix:x".into());
+        let on_host = PeerLocation::OnHost("unix:x".into());
         peer.told(1, vec![on_host.clone(), in_network(7)], Duration::ZERO);
         let now = Duration::from_secs(1);
         for _ in 0..2 {

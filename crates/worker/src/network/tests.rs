@@ -429,7 +429,7 @@ fn the_transport_of_a_connection_is_the_configured_one_and_auto_is_shared_memory
         }
         until(|| {
             let counts = ours.thread.network().counts();
-            let ring = counts.get(&(Site(2), kind)).map(|counts| counts.ring);
+            let ring = counts.get(&(Site(2), kind)).map(|total| total.counts.ring);
             ring.is_some_and(|ring| (ring.capacity_bytes > 0) == (kind == "shm"))
         });
     }

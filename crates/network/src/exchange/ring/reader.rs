@@ -24,12 +24,12 @@ const FILL_BYTES: usize = 32 << 10;
 
 /// A ring and its producer.
 #[derive(Debug)]
-struct OfferedRing {
+struct ReceiveRing {
     consumer: RingConsumer,
     producer: RemoteProducer,
 }
 
-impl OfferedRing {
+impl ReceiveRing {
     fn new(size: RingSize) -> Result<(Self, RingOffer)> {
         let config = RingConfig {
             size,
@@ -38,7 +38,7 @@ impl OfferedRing {
         };
         let mut consumer = RingConsumer::new(config)?;
         let (offer, producer) = consumer.offer()?;
-        Ok((OfferedRing { consumer, producer }, offer))
+        Ok((ReceiveRing { consumer, producer }, offer))
     }
 }
 
@@ -47,9 +47,9 @@ impl OfferedRing {
 /// Each byte is copied once out of the shared memory, and checked in the copy only: the peer may
 /// change the memory at any time.
 pub(super) struct RingReader {
-    ring: OfferedRing,
+    ring: ReceiveRing,
     /// The ring that replaces the present one at its end.
-    next: Option<OfferedRing>,
+    next: Option<ReceiveRing>,
     assembler: Assembler,
     /// True if the peer has announced that it sends through the ring.
     has_begun: bool,
@@ -75,7 +75,7 @@ impl RingReader {
         config: AssemblerConfig,
         max_payload: usize,
     ) -> Result<(Self, RingOffer)> {
-        let (ring, offer) = OfferedRing::new(size)?;
+        let (ring, offer) = ReceiveRing::new(size)?;
         let reader = RingReader {
             ring,
             next: None,
@@ -118,7 +118,7 @@ impl RingReader {
     /// # Errors
     /// [`LimitReached`](ardea_core::ErrorCode::LimitReached) if there is too little memory.
     pub(super) fn grow(&mut self, size: RingSize) -> Result<RingOffer> {
-        let (next, offer) = OfferedRing::new(size)?;
+        let (next, offer) = ReceiveRing::new(size)?;
         self.next = Some(next);
         Ok(offer)
     }

@@ -9,23 +9,23 @@ use ardea_engine::Site;
 /// reached on this host; if it is not, for example in another network namespace, that is logged
 /// once.
 #[derive(Debug)]
-pub(crate) struct Neighbours {
+pub(crate) struct HostPeers {
     host: String,
     sites: BTreeSet<Site>,
     reported: BTreeSet<Site>,
 }
 
-impl Neighbours {
+impl HostPeers {
     /// Creates an empty set for a worker at this endpoint.
     pub(crate) fn of(endpoint: &str) -> Self {
-        Neighbours {
+        HostPeers {
             host: host_of(endpoint).to_string(),
             sites: BTreeSet::new(),
             reported: BTreeSet::new(),
         }
     }
 
-    /// Adds those of the reported peers that are neighbours.
+    /// Adds those of the reported peers that have the name of this host.
     pub(crate) fn set_peers(&mut self, peers: &[Peer]) {
         for peer in peers {
             let site = Site(peer.container().0);
@@ -36,7 +36,7 @@ impl Neighbours {
         }
     }
 
-    /// Returns true if the site is a neighbour and this is the first call for it.
+    /// Returns true if the site is such a peer and this is the first call for it.
     pub(crate) fn report_once(&mut self, site: Site) -> bool {
         self.sites.contains(&site) && self.reported.insert(site)
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_neighbour_is_reported_once_and_others_never() {
+    fn a_peer_of_the_host_is_reported_once_and_others_never() {
         let peer = |container, endpoint: &str| Peer {
             worker: WorkerId {
                 container: ContainerId(container),
@@ -62,10 +62,10 @@ mod tests {
             },
             endpoint: endpoint.into(),
         };
-        let mut neighbours = Neighbours::of("quay-7:7400");
-        neighbours.set_peers(&[peer(2, "quay-7:7401"), peer(3, "quay-8:7400")]);
-        assert!(neighbours.report_once(Site(2)));
-        assert!(!neighbours.report_once(Site(2)));
-        assert!(!neighbours.report_once(Site(3)));
+        let mut host_peers = HostPeers::of("quay-7:7400");
+        host_peers.set_peers(&[peer(2, "quay-7:7401"), peer(3, "quay-8:7400")]);
+        assert!(host_peers.report_once(Site(2)));
+        assert!(!host_peers.report_once(Site(2)));
+        assert!(!host_peers.report_once(Site(3)));
     }
 }
