@@ -1,4 +1,4 @@
-//! Records from one worker to another over TCP: throughput with `max`, latency at a rate without.
+//! Records from one worker to another: throughput with `max`, latency at a rate without.
 //!
 //! Two threads act as workers, each with its transport, its link and one end of an edge. The CPU
 //! time for making the records is measured separately. In a paced run the sending thread polls the
@@ -7,7 +7,7 @@
 mod ends;
 mod params;
 
-pub use params::{ExchangeParams, RecordKind};
+pub use params::{ExchangeParams, RecordKind, TransportKind};
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
-use ardea_network::exchange::{Side, TcpConfig, TcpTransport};
+use ardea_network::exchange::{Side, Transport};
+use ardea_worker::{TransportSetup, Transports};
 use hdrhistogram::Histogram;
 use serde_json::json;
 
@@ -55,9 +56,8 @@ fn run_with<T: BenchRecord>(
     progress("measuring the machine's background noise");
     let noise = noise::measure_noise(THREADS, params.duration)?;
     let clock = Clock::system();
-    let mut first = TcpTransport::new(TcpConfig::default())?;
-    let mut second = TcpTransport::new(TcpConfig::default())?;
-    let (a, b) = connect(&mut first, &mut second)?;
+    let (mut first, mut second) = (transport(params)?, transport(params)?);
+    let (a, b) = connect(&mut *first, &mut *second)?;
     let sending = Worker::new(first, a, Side::Connected(None), 1, &clock);
     let receiving = Worker::new(second, b, Side::Accepted, 2, &clock);
     let shared = Arc::new(Shared::default());
@@ -79,6 +79,15 @@ fn run_with<T: BenchRecord>(
     sent.map_err(panicked)??;
     let late = received.map_err(panicked)??;
     Ok(report(params, &seen, &late, noise))
+}
+
+fn transport(params: &ExchangeParams) -> Result<Box<dyn Transport>> {
+    let setup = TransportSetup {
+        is_protected: false,
+        tls: None,
+        ring_size: None,
+    };
+    Transports::builtin().make(params.transport.name(), &setup)
 }
 
 fn spawn<R: Send + 'static>(

@@ -1,9 +1,9 @@
-//! Two ends of a TCP connection on this machine, for the benches of the network.
+//! Two ends of a connection on this machine, for the benches of the network.
 
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_network::exchange::{Connection, Transport};
+use ardea_network::exchange::{AddressScope, Connection, Transport, WorkerNumber, host_address};
 
 /// Timeout for establishing a connection on one machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -13,7 +13,13 @@ pub(crate) fn connect(
     first: &mut dyn Transport,
     second: &mut dyn Transport,
 ) -> Result<(Box<dyn Connection>, Box<dyn Connection>)> {
-    let mut listener = second.listen("127.0.0.1:0")?;
+    let address = match second.scope() {
+        AddressScope::Host => {
+            host_address("bench", WorkerNumber(2), u64::from(std::process::id()), 0)
+        }
+        AddressScope::Network | AddressScope::HostThenNetwork => "127.0.0.1:0".to_string(),
+    };
+    let mut listener = second.listen(&address)?;
     let connecting = first.connect(listener.address())?;
     let start = Instant::now();
     loop {

@@ -13,8 +13,8 @@ pub const PROCESS: &[&str] = &["job", "container"];
 /// The labels of a metric of a job with a guarantee, reported by its leader.
 pub const JOB: &[&str] = &["job"];
 /// The labels of the metrics of a connection between containers; `peer` is the container at the
-/// other end.
-pub const LINK: &[&str] = &["job", "container", "peer"];
+/// other end, and `transport` the kind of the connection, such as `shm`.
+pub const LINK: &[&str] = &["job", "container", "peer", "transport"];
 
 /// The labels of the metrics of a process's output; `stream` is `stdout` or `stderr`.
 pub const OUTPUT: &[&str] = &["job", "container", "stream"];
@@ -151,6 +151,13 @@ metrics! {
     LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames sent to the peer";
     LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames received from the peer";
     LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records received for streams that are not open here, such as those of removed instances";
+    LINK_CONNECTED = "ardea_link_connected", Gauge, LINK, Sum, "1 while there is a connection of this transport to the peer, else 0";
+    RING_CAPACITY = "ardea_ring_capacity_bytes", Gauge, LINK, Sum, "size of the ring in shared memory through which frames of the peer arrive; this and the five below exist for connections of the transport `shm`";
+    RING_FILL = "ardea_ring_fill_bytes", Gauge, LINK, Sum, "bytes in that ring that were not received yet";
+    RING_MESSAGES = "ardea_ring_messages_total", Counter, LINK, Sum, "messages received through that ring, each with all frames that the peer sent at once";
+    RING_ABANDONED = "ardea_ring_abandoned_slots_total", Counter, LINK, Sum, "slots of that ring that the peer reserved and gave up, or did not complete before its end";
+    RING_SLEEPS = "ardea_ring_sleeps_total", Counter, LINK, Sum, "times that the network thread slept while that ring was empty";
+    RING_FULL = "ardea_ring_full_total", Counter, LINK, Sum, "times that the network thread had to wait for room in the ring to the peer";
     LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records in flight when a container was lost, and those received for instances that do not exist";
     LOST_BACKCHANNEL_MESSAGES = "ardea_lost_backchannel_messages_total", Counter, PROCESS, Sum, "messages outside the graph, such as acks, that were received and could not be delivered";
     OUTPUT_BYTES = "ardea_output_bytes_total", Counter, OUTPUT, Sum, "bytes that the container has written to `stream`, standard output or standard error";

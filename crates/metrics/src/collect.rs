@@ -199,6 +199,10 @@ impl InstanceCounters {
 pub struct LinkCounters {
     /// The container at the other end.
     pub peer: String,
+    /// The kind of the connection: `shm`, `uds`, `tcp`, or the name of a custom transport.
+    pub transport: String,
+    /// True while there is a connection.
+    pub is_connected: bool,
     /// The number of frames received.
     pub frames_in: u64,
     /// The number of bytes received.
@@ -207,17 +211,55 @@ pub struct LinkCounters {
     pub bytes_out: u64,
     /// The number of records received for streams that are not open.
     pub stray_records: u64,
+    /// The rings of a connection over shared memory.
+    pub ring: Option<RingCounters>,
+}
+
+/// The counters of the rings of one connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RingCounters {
+    /// The size of the ring of received frames, in bytes.
+    pub capacity_bytes: u64,
+    /// The number of bytes in that ring that were not received yet.
+    pub fill_bytes: u64,
+    /// The number of messages received.
+    pub messages: u64,
+    /// The number of slots without a message, because their producer gave them up.
+    pub abandoned: u64,
+    /// The number of times that the network thread slept while the ring was empty.
+    pub sleeps: u64,
+    /// The number of times that the network thread waited for room in the peer's ring.
+    pub full: u64,
 }
 
 impl LinkCounters {
     /// Adds the values to the batch of the process.
     pub fn write(&self, batch: &mut Batch) {
-        let labels = Labels::of([("peer", &self.peer)]);
+        let labels = Labels::of([("peer", &self.peer), ("transport", &self.transport)]);
         for (metric, count) in [
             (m::LINK_BYTES_IN, self.bytes_in),
             (m::LINK_BYTES_OUT, self.bytes_out),
             (m::LINK_FRAMES_IN, self.frames_in),
             (m::LINK_STRAY_RECORDS, self.stray_records),
+        ] {
+            batch.push(metric.name, &labels, Value::Counter(count as f64));
+        }
+        let connected = Value::Gauge(f64::from(u8::from(self.is_connected)));
+        batch.push(m::LINK_CONNECTED.name, &labels, connected);
+        let Some(ring) = &self.ring else {
+            return;
+        };
+        for (metric, bytes) in [
+            (m::RING_CAPACITY, ring.capacity_bytes),
+            (m::RING_FILL, ring.fill_bytes),
+        ] {
+            batch.push(metric.name, &labels, Value::Gauge(bytes as f64));
+        }
+        for (metric, count) in [
+            (m::RING_MESSAGES, ring.messages),
+            (m::RING_ABANDONED, ring.abandoned),
+            (m::RING_SLEEPS, ring.sleeps),
+            (m::RING_FULL, ring.full),
         ] {
             batch.push(metric.name, &labels, Value::Counter(count as f64));
         }

@@ -74,7 +74,9 @@ mod prometheus;
 mod history;
 
 pub use batch::{Batch, Sample};
-pub use collect::{EdgeCounters, InstanceCounters, LatencyCounters, LinkCounters, MessageCounters};
+pub use collect::{
+    EdgeCounters, InstanceCounters, LatencyCounters, LinkCounters, MessageCounters, RingCounters,
+};
 pub use history::{
     Curve, History, HistoryConfig, HistoryReport, Latest, Point, Resolution, Selector,
 };

@@ -18,8 +18,8 @@
 //! - [`RowsCodec`], [`ChunkCodec`]: the encoding of payloads, from the crate `ardea-codec`;
 //! - [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
 //! - [`Transport`], [`Connection`], [`ByteStream`]: the interfaces of a transport, implemented by
-//!   [`TcpTransport`] and [`MemoryTransport`]; [`Poller`] and [`Polled`] help transports over
-//!   sockets;
+//!   [`TcpTransport`], [`HostTransport`] (shared memory and Unix sockets) and [`MemoryTransport`];
+//!   [`Poller`] and [`Polled`] help transports over sockets;
 //! - [`Link`], [`Port`], [`Identity`]: one connection, the streams that share it, and its
 //!   authentication;
 //! - [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and a relay between
@@ -99,12 +99,16 @@ mod flow;
 
 mod disconnect;
 mod framed;
+mod host;
 mod memory;
 mod network_waker;
 mod polling;
+mod ring;
+mod send_queue;
 mod tcp;
 mod tls;
 mod transport;
+mod unix;
 
 mod handshake;
 mod link;
@@ -119,6 +123,7 @@ pub use ardea_codec::{
     WireValues, codec_of, wire,
 };
 pub use ardea_core::{ChunkCodec, Token};
+pub use ardea_shm::RingSize;
 pub use assembler::{Assembler, AssemblerConfig};
 pub use disconnect::{DisconnectReason, Disconnected};
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
@@ -127,6 +132,7 @@ pub use frame::{Frame, Payload, SendBuffer};
 pub use framed::{Framed, FramedConfig};
 pub use handshake::{Identity, MAX_HELLO_BYTES, PROTOCOL_VERSION, PeerIdentity, Side};
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
+pub use host::{HostConfig, HostPath, HostTransport};
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
@@ -134,7 +140,9 @@ pub use network_waker::NetworkWaker;
 pub use polling::{Polled, Poller, Readiness, Sockets};
 pub use port::{End, Port};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
+pub use ring::{RingCounts, RingSetup};
 pub use sender::{EdgeSender, SenderConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use tls::TlsStream;
-pub use transport::{ByteStream, Connection, Listener, Transport};
+pub use transport::{AddressScope, ByteStream, Connection, Listener, Transport};
+pub use unix::host_address;

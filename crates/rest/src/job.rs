@@ -246,6 +246,10 @@ pub struct ContainerView {
     /// leader.
     #[serde(default)]
     pub instance_processes: BTreeMap<String, u32>,
+    /// Transports of the connections to other containers, by container, as far as known to the
+    /// leader: `shm`, `uds`, `tcp`, or a custom one.
+    #[serde(default)]
+    pub transports: BTreeMap<u32, String>,
 }
 
 /// A problem of an instance, or of a container's process.

@@ -262,6 +262,7 @@ impl Job {
             required: container.required,
             instances: container.instances.iter().map(|i| i.to_string()).collect(),
             instance_processes: BTreeMap::new(),
+            transports: BTreeMap::new(),
         };
         self.plan.containers().iter().map(of_one).collect()
     }

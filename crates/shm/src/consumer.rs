@@ -1,5 +1,12 @@
 //! The consumer: reads the messages of all producers.
 
+#[cfg(not(loom))]
+mod offer;
+mod polled;
+
+#[cfg(not(loom))]
+pub use offer::{RemoteProducer, RingOffer};
+
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(not(loom))]
@@ -91,6 +98,18 @@ pub struct RingConsumer {
     max_message: usize,
     spin: AdaptiveSpin,
     counters: ConsumerCounters,
+    polling: PolledState,
+}
+
+/// The state of an end whose owner sleeps and wakes by itself.
+#[derive(Clone, Copy, Default, Debug)]
+struct PolledState {
+    /// True if the owner wakes the producer, and not a futex.
+    is_on: bool,
+    /// True while the producer believes that the owner sleeps.
+    is_asleep: bool,
+    /// True if the owner has to wake the producer.
+    owes_wake: bool,
 }
 
 impl RingConsumer {
@@ -119,6 +138,7 @@ impl RingConsumer {
             max_message: config.max_message,
             spin: AdaptiveSpin::up_to(config.spin),
             counters: ConsumerCounters::default(),
+            polling: PolledState::default(),
         }
     }
 
@@ -160,6 +180,7 @@ impl RingConsumer {
 
     fn find(&mut self) -> Result<Option<PollOutcome>> {
         self.current = None;
+        self.awake();
         // Now and then also while the ring is never empty.
         if self.counters.messages.is_multiple_of(END_INTERVAL)
             && let Some(ended) = self.next_end()?
@@ -363,7 +384,10 @@ impl RingConsumer {
         fence(Ordering::SeqCst);
         if memory.waiting().load(Ordering::Relaxed) != 0 {
             memory.waiting().store(0, Ordering::Relaxed);
-            memory.wake(Futex::Releases);
+            match self.polling.is_on {
+                true => self.polling.owes_wake = true,
+                false => memory.wake(Futex::Releases),
+            }
         }
     }
 

@@ -41,12 +41,12 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ardearng");
 /// The version of the layout and the protocol.
 const VERSION: u16 = 1;
 const HELLO_BYTES: usize = 16;
-const WELCOME_BYTES: usize = 24;
+pub(crate) const WELCOME_BYTES: usize = 24;
 
 /// The longest time to wait for a message of the other side.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-const ACCEPTED: u16 = 0;
+pub(crate) const ACCEPTED: u16 = 0;
 const OTHER_VERSION: u16 = 1;
 const TOO_MANY: u16 = 2;
 
@@ -158,7 +158,6 @@ fn try_connect(mut stream: &UnixStream) -> std::io::Result<Result<RingProducer>>
     hello[10..12].copy_from_slice(&VERSION.to_ne_bytes());
     stream.write_all(&hello)?;
     let (answer, file) = receive_welcome(stream)?;
-    let refused = |code, what: &str| Error::new(code, format!("cannot connect to a ring: {what}"));
     if number::<8>(&answer, 0) != MAGIC {
         return Ok(Err(refused(
             ErrorCode::BadMessage,
@@ -181,18 +180,11 @@ fn try_connect(mut stream: &UnixStream) -> std::io::Result<Result<RingProducer>>
             .hint("run the same version in all processes")));
         }
     }
-    let (producer, units) = (answer[12], number::<8>(&answer, 16));
-    let size = RingSize::of_bytes(units.saturating_mul(UNIT as u64));
-    let is_valid =
-        size.geometry().units() == units && producer < crate::layout::MAX_PRODUCERS as u8;
-    let (true, Some(file)) = (is_valid, file) else {
-        return Ok(Err(refused(ErrorCode::BadMessage, "the answer is damaged")));
-    };
-    let opened = Memory::open(file, size.geometry())
-        .and_then(|memory| Ok((memory, PeerProcess::of(stream)?)));
+    let opened = open_welcomed(&answer, file)
+        .and_then(|(memory, producer)| Ok((memory, producer, PeerProcess::of(stream)?)));
     Ok(match opened {
         Err(error) => Err(error),
-        Ok((memory, consumer)) => {
+        Ok((memory, producer, consumer)) => {
             stream.write_all(&MAGIC.to_ne_bytes())?;
             Ok(RingProducer::new(
                 Arc::new(memory),
@@ -203,7 +195,38 @@ fn try_connect(mut stream: &UnixStream) -> std::io::Result<Result<RingProducer>>
     })
 }
 
-fn welcome(refusal: u16, producer: u8, units: u64) -> [u8; WELCOME_BYTES] {
+fn refused(code: ErrorCode, what: &str) -> Error {
+    Error::new(code, format!("cannot connect to a ring: {what}"))
+}
+
+/// Opens the memory of an accepting welcome; returns it with the number of the producer.
+///
+/// # Errors
+/// [`ErrorCode::VersionMismatch`] if the welcome has another version; [`ErrorCode::BadMessage`] if
+/// it is damaged; the errors of [`Memory::open`].
+pub(crate) fn open_welcomed(
+    welcome: &[u8; WELCOME_BYTES],
+    file: Option<OwnedFd>,
+) -> Result<(Memory, u8)> {
+    if number::<2>(welcome, 8) != u64::from(VERSION) {
+        return Err(refused(
+            ErrorCode::VersionMismatch,
+            "it has another version",
+        ));
+    }
+    let (producer, units) = (welcome[12], number::<8>(welcome, 16));
+    let size = RingSize::of_bytes(units.saturating_mul(UNIT as u64));
+    let is_valid = number::<8>(welcome, 0) == MAGIC
+        && size.geometry().units() == units
+        && producer < crate::layout::MAX_PRODUCERS as u8;
+    let (true, Some(file)) = (is_valid, file) else {
+        return Err(refused(ErrorCode::BadMessage, "the answer is damaged"));
+    };
+    Ok((Memory::open(file, size.geometry())?, producer))
+}
+
+/// Encodes the welcome of a producer, or its refusal.
+pub(crate) fn welcome(refusal: u16, producer: u8, units: u64) -> [u8; WELCOME_BYTES] {
     let mut bytes = [0; WELCOME_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[8..10].copy_from_slice(&VERSION.to_ne_bytes());

@@ -11,6 +11,8 @@
 //! - [`RingAcceptor`] hands the ring to other processes over a Unix socket, or to other threads.
 //! - [`RingProducer`] connects to a ring and sends messages, batches of messages, and messages that
 //!   it writes in place ([`MessageWriter`]).
+//! - [`RingOffer`] hands a ring to one producer by a message of the caller's own protocol. Both
+//!   ends of such a ring are *polled*: their owners sleep outside of the ring, and wake each other.
 //! - [`RingMessage`] is a message in the ring, read there or copied out ([`RingPayload`]).
 //! - [`RingConfig`] has the size of the ring ([`RingSize`]) and the consumer's limits.
 //!
@@ -62,7 +64,8 @@
 //! 2. `reservation`: the protocol of the producers, and why they can die at any instruction.
 //! 3. `producer` and `consumer`, with `peers` and `registry` for what the consumer knows of each
 //!    producer.
-//! 4. `handover`: the handshake; `peer_process` and `watcher`: the end of a process.
+//! 4. `handover`: the handshake; `consumer::offer`: a ring in a message; `polled`: ends whose
+//!    owners sleep outside; `peer_process` and `watcher`: the end of a process.
 //! 5. `memory` and `copy`: the unsafe code, and why it is sound. `loom_memory` takes their place
 //!    under the model checker.
 //!
@@ -106,6 +109,8 @@ mod testing;
 #[cfg(not(loom))]
 mod watcher;
 
+#[cfg(not(loom))]
+pub use consumer::{RemoteProducer, RingOffer};
 pub use consumer::{RingConfig, RingConsumer, RingEvent};
 pub use counters::{ConsumerCounters, ProducerCounters};
 #[cfg(not(loom))]

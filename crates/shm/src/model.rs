@@ -2,6 +2,9 @@
 //!
 //! `make loom` runs them. A lost wake-up shows as a deadlock.
 
+use std::sync::Arc;
+
+use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
 use crate::consumer::RingConsumer;
@@ -137,4 +140,77 @@ fn a_producer_at_a_full_ring_learns_that_the_consumer_is_gone() {
         drop(consumer);
         assert!(sending.join().unwrap());
     });
+}
+
+/// The sleep of an owner of a polled end.
+#[derive(Clone)]
+struct OwnerSleep(Arc<(Mutex<bool>, Condvar)>);
+
+impl OwnerSleep {
+    fn new() -> Self {
+        OwnerSleep(Arc::new((Mutex::new(false), Condvar::new())))
+    }
+
+    fn end(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+
+    fn sleep(&self) {
+        let mut is_over = self.0.0.lock().unwrap();
+        while !std::mem::take(&mut *is_over) {
+            is_over = self.0.1.wait(is_over).unwrap();
+        }
+    }
+}
+
+/// Sends numbers through a polled ring; its ends are the threads of their owners.
+fn poll_by_owners(units: u64, numbers: u8) {
+    let mut consumer = ring(units, 0);
+    let (mut producer, _) = add(&consumer);
+    consumer.poll_by_owner();
+    producer.poll_by_owner();
+    let (sender, receiver) = (OwnerSleep::new(), OwnerSleep::new());
+    let sending = thread::spawn({
+        let (sender, receiver) = (sender.clone(), receiver.clone());
+        move || {
+            let mut number = 0;
+            while number < numbers {
+                if producer.try_send(TO, &[number]).unwrap() {
+                    number += 1;
+                    if producer.take_wake() {
+                        receiver.end();
+                    }
+                } else if producer.may_sleep(1).unwrap() {
+                    sender.sleep();
+                }
+            }
+        }
+    });
+    let mut expected = 0;
+    while expected < numbers {
+        let polled = poll(&mut consumer);
+        if let Some(Seen::Message(_, bytes)) = &polled {
+            assert_eq!(bytes[..], [expected]);
+            expected += 1;
+        }
+        let sleeps = polled.is_none() && consumer.may_sleep().unwrap();
+        if consumer.take_wake() {
+            sender.end();
+        }
+        if sleeps {
+            receiver.sleep();
+        }
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn the_owner_of_a_polled_consumer_is_woken_for_every_message() {
+    bounded(2, || poll_by_owners(8, 2));
+}
+
+#[test]
+fn the_owner_of_a_polled_producer_is_woken_when_there_is_room() {
+    bounded(2, || poll_by_owners(4, 6));
 }

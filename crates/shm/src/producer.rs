@@ -1,5 +1,7 @@
 //! The producer: writes messages into the ring.
 
+mod polled;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,10 @@ pub struct RingProducer {
     sequence: u64,
     open: Option<OpenMessage>,
     counters: ProducerCounters,
+    /// True if the owner wakes the consumer, and not a futex.
+    is_polled: bool,
+    /// True if the owner has to wake the consumer.
+    owes_wake: bool,
 }
 
 impl RingProducer {
@@ -57,6 +63,8 @@ impl RingProducer {
             sequence: 0,
             open: None,
             counters: ProducerCounters::default(),
+            is_polled: false,
+            owes_wake: false,
         }
     }
 
@@ -93,18 +101,30 @@ impl RingProducer {
     /// As for [`send`](Self::send); [`ErrorCode::LimitReached`] if the message is longer than
     /// [`max_unsplit`](Self::max_unsplit).
     pub fn try_send(&mut self, head: MessageHead, bytes: &[u8]) -> Result<bool> {
-        if bytes.len() > self.max_unsplit() {
-            let what = format!("cannot send {} bytes without waiting", bytes.len());
-            return Err(Error::new(ErrorCode::LimitReached, what)
-                .hint("create a larger ring, or send with waiting"));
-        }
-        if !self.open(head, bytes.len(), false, false)? {
+        let Some(mut writer) = self.try_begin(head, bytes.len())? else {
             return Ok(false);
-        }
-        let mut writer = MessageWriter { producer: self };
+        };
         writer.write(bytes)?;
         writer.commit()?;
         Ok(true)
+    }
+
+    /// Starts a message of `length` bytes unless the ring is full; `None` if it is full.
+    ///
+    /// # Errors
+    /// As for [`try_send`](Self::try_send).
+    pub fn try_begin(
+        &mut self,
+        head: MessageHead,
+        length: usize,
+    ) -> Result<Option<MessageWriter<'_>>> {
+        if length > self.max_unsplit() {
+            let what = format!("cannot send {length} bytes without waiting");
+            return Err(Error::new(ErrorCode::LimitReached, what)
+                .hint("create a larger ring, or send with waiting"));
+        }
+        let is_open = self.open(head, length, false, false)?;
+        Ok(is_open.then_some(MessageWriter { producer: self }))
     }
 
     /// Sends messages as one batch, which costs as much as one message; waits while the ring is
@@ -255,8 +275,11 @@ impl RingProducer {
         fence(Ordering::SeqCst);
         if self.memory.sleeping().load(Ordering::Relaxed) != 0 {
             self.slots.step();
-            self.memory.wake(Futex::Arrivals);
             self.counters.wakes += 1;
+            match self.is_polled {
+                true => self.owe_wake(),
+                false => self.memory.wake(Futex::Arrivals),
+            }
         }
     }
 

@@ -171,6 +171,14 @@ impl SlotWriter {
         tail.since(self.head) + units <= capacity
     }
 
+    /// Returns true if a slot of so many units could be reserved now.
+    pub(crate) fn would_fit(&mut self, memory: &Memory, units: u64) -> bool {
+        let tail = Tail::from_word(memory.tail().load(Ordering::Acquire)).position;
+        let to_end = memory.geometry().to_end(tail);
+        let taken = if to_end < units { to_end } else { units };
+        self.has_room(memory, tail, taken)
+    }
+
     /// Stores the mark of a reserved slot.
     #[inline]
     pub(crate) fn mark(&self, memory: &Memory, start: Position, units: u64, status: Status) {

@@ -18,6 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::deployer::{Command, Commands};
+use crate::host_peers::HostPeers;
 use crate::instance::is_instance;
 use crate::log_events::LogWriter;
 use crate::master_link::{LinkEvent, MasterLink};
@@ -93,6 +94,8 @@ pub(crate) struct Driver {
     pub(crate) had_leader: bool,
     /// The unreachable peers for which a line has been logged.
     pub(crate) unreachable: BTreeSet<Site>,
+    /// The peers that share the name of this worker's host.
+    pub(crate) host_peers: HostPeers,
 }
 
 /// The signals that the worker handles.
@@ -251,15 +254,16 @@ impl Driver {
 
     fn on_network(&mut self, event: NetworkEvent) -> Option<Result<Ending>> {
         match event {
-            NetworkEvent::Up(site, _) if is_instance(site) => {}
+            NetworkEvent::Up(site, ..) if is_instance(site) => {}
             NetworkEvent::Lost(site, ..) if is_instance(site) => {
                 // The supervisor of the process reports more details.
                 self.commands.send(Command::InstanceLost(site));
             }
-            NetworkEvent::Up(Site(container), start) => {
+            NetworkEvent::Up(Site(container), start, kind) => {
                 let which = format_args!("container {container}, start {start}");
                 self.unreachable.remove(&Site(container));
-                self.notes.write(format_args!("connected to {which}"));
+                self.notes
+                    .write(format_args!("connected to {which} ({kind})"));
             }
             NetworkEvent::Lost(Site(container), start, why) => {
                 self.commands.send(Command::PeerLost);
@@ -272,6 +276,18 @@ impl Driver {
                     self.notes
                         .write(format_args!("container {}: {why}", site.0));
                 }
+            }
+            NetworkEvent::NotOnHost(site, why) => {
+                if self.host_peers.report_once(site) {
+                    let what = "is on this host and reached over the network";
+                    let container = site.0;
+                    self.notes
+                        .write(format_args!("container {container} {what}: {why}"));
+                }
+            }
+            NetworkEvent::NotListening(why) => {
+                let what = "workers of this host reach this one over the network";
+                self.notes.write(format_args!("{what}: {why}"));
             }
             NetworkEvent::Failed(why) => {
                 return Some(Err(Error::new(ErrorCode::Network, why)));
@@ -293,6 +309,7 @@ impl Driver {
                     }
                 }
                 AgentAction::Peers(peers) => {
+                    self.host_peers.set_peers(&peers);
                     let _ = self.peers.send(ResolverRequest::Reported(peers));
                 }
                 AgentAction::Apply(change) => {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use ardea_core::{Clock, LatencySnapshot, MessageCounts, Result, Timestamp};
 use ardea_metrics::{
     Batch, EdgeCounters, InstanceCounters, Labels, LatencyCounters, LinkCounters, MessageCounters,
-    MetricsManager, ProcessReading, Value, catalogue,
+    MetricsManager, ProcessReading, RingCounters, Value, catalogue,
 };
+use ardea_network::exchange::RingCounts;
 
 use crate::deployer::{Deployer, View};
 use crate::failures::Failures;
@@ -152,13 +153,24 @@ impl Gauges {
                 batch.push(metric.name, &none, Value::Counter(count as f64));
             }
         }
-        for (site, counts) in self.network.counts() {
+        for ((site, transport), total) in self.network.counts() {
+            let counts = total.counts;
             let reading = LinkCounters {
                 peer: site.0.to_string(),
+                transport: transport.to_string(),
+                is_connected: total.is_connected,
                 frames_in: counts.frames_in,
                 bytes_in: counts.bytes_in,
                 bytes_out: counts.bytes_out,
                 stray_records: counts.stray_records,
+                ring: (counts.ring != RingCounts::default()).then_some(RingCounters {
+                    capacity_bytes: counts.ring.capacity_bytes,
+                    fill_bytes: counts.ring.fill_bytes,
+                    messages: counts.ring.messages,
+                    abandoned: counts.ring.abandoned,
+                    sleeps: counts.ring.sleeps,
+                    full: counts.ring.full,
+                }),
             };
             reading.write(&mut batch);
         }

@@ -95,6 +95,7 @@ mod attempt;
 mod bounded_inputs;
 mod driver;
 mod failures;
+mod host_peers;
 mod master_link;
 mod peer_addresses;
 mod worker;

@@ -1,7 +1,8 @@
 //! The network of a container: one connection for each other container, and one thread for all of
 //! them.
 //!
-//! The container with the lower number connects. Both sides accept only peers of the same
+//! The container with the lower number connects, over the address on this host if the transport has
+//! one and the peer is there, else over the network. Both sides accept only peers of the same
 //! submission of the job. A connection belongs to one incarnation of the peer. It is dropped when
 //! the leader or a handshake reports a later incarnation. A broken connection is reopened at once,
 //! then with increasing delays, and its streams start again.
@@ -20,7 +21,9 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
-use ardea_network::exchange::{Identity, LinkConfig, LinkCounts, NetworkWaker, Transport};
+use ardea_network::exchange::{
+    AddressScope, Identity, LinkConfig, LinkCounts, Listener, NetworkWaker, Transport,
+};
 
 use crate::endpoint_slot::Serviced;
 use crate::port_slot::{LinkNumber, PortSlot};
@@ -38,15 +41,31 @@ pub(crate) struct PeerAddress {
 /// An event of the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NetworkEvent {
-    /// A connection to this incarnation of a peer is established.
-    Up(Site, u64),
+    /// A connection of this kind to this incarnation of a peer is established.
+    Up(Site, u64, &'static str),
     /// The connection to this incarnation of a peer is lost for this reason, with the data in
     /// flight.
     Lost(Site, u64, String),
     /// A peer is unreachable for this reason; the connection is retried.
     Unreachable(Site, String),
+    /// A peer cannot be reached at its address on this host, for this reason. Its address in the
+    /// network is tried next.
+    NotOnHost(Site, String),
+    /// This process cannot be reached at an address on this host, for this reason.
+    NotListening(String),
     /// The network thread has ended unexpectedly, for this reason.
     Failed(String),
+}
+
+/// The counters of the connections to each peer, by their kinds.
+pub(crate) type LinkTotals = BTreeMap<(Site, &'static str), LinkTotal>;
+
+/// The counters of the connections of one kind to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkTotal {
+    pub(crate) counts: LinkCounts,
+    /// True if there is a connection at the moment.
+    pub(crate) is_connected: bool,
 }
 
 /// The callback for network events. It is called on the network thread and must not block.
@@ -58,7 +77,7 @@ pub(crate) struct Network(Arc<Shared>);
 
 pub(crate) struct Shared {
     requests: Mutex<Vec<Request>>,
-    counts: Mutex<BTreeMap<Site, LinkCounts>>,
+    counts: Mutex<LinkTotals>,
     doorbell: NetworkWaker,
 }
 
@@ -84,11 +103,11 @@ impl NetworkThread {
         clock: Clock,
         tell: Arc<EventCallback>,
     ) -> Result<Self> {
-        let listener = transport.listen(listen)?;
-        let address = listener.address().to_string();
+        let (listeners, address) = self::listen(&mut *transport, listen, &identity, &*tell)?;
         let setup = thread::Setup {
             transport,
-            listener: Some(listener),
+            listeners,
+            connects_to_all: false,
             identity,
             config,
             clock,
@@ -111,7 +130,8 @@ impl NetworkThread {
     ) -> Result<Self> {
         let setup = thread::Setup {
             transport,
-            listener: None,
+            listeners: Vec::new(),
+            connects_to_all: true,
             identity,
             config,
             clock,
@@ -193,7 +213,7 @@ impl Network {
 
     /// Returns the counters of the connections to each peer. The network thread updates them every
     /// 500 ms.
-    pub(crate) fn counts(&self) -> BTreeMap<Site, LinkCounts> {
+    pub(crate) fn counts(&self) -> LinkTotals {
         let counts = self.0.counts.lock();
         counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -213,10 +233,66 @@ impl Shared {
         std::mem::swap(&mut *requests, into);
     }
 
-    fn set_counts(&self, counts: BTreeMap<Site, LinkCounts>) {
+    fn set_counts(&self, counts: LinkTotals) {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 }
+
+/// Listens at the addresses of a transport. Returns the listeners, and the address in the network.
+/// If the transport listens on this host only, the address has a port by which peers distinguish
+/// this process.
+fn listen(
+    transport: &mut dyn Transport,
+    address: &str,
+    identity: &Identity,
+    tell: &EventCallback,
+) -> Result<(Vec<Box<dyn Listener>>, String)> {
+    let scope = transport.scope();
+    if scope == AddressScope::Host {
+        return listen_on_host(transport, address, identity);
+    }
+    let listener = transport.listen(address)?;
+    let address = listener.address().to_string();
+    let mut listeners = vec![listener];
+    if scope == AddressScope::HostThenNetwork {
+        let port = port_of(&address);
+        match transport.listen(&identity.host_address(port)) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => tell(NetworkEvent::NotListening(error.to_string())),
+        }
+    }
+    Ok((listeners, address))
+}
+
+/// Listens on this host only, at the port of `address` or, if that is 0, at one that is free.
+fn listen_on_host(
+    transport: &mut dyn Transport,
+    address: &str,
+    identity: &Identity,
+) -> Result<(Vec<Box<dyn Listener>>, String)> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let ports = match port_of(address) {
+        0 => 1..=MAX_PORT_ATTEMPTS,
+        port => port..=port,
+    };
+    let mut refused = None;
+    for port in ports {
+        match transport.listen(&identity.host_address(port)) {
+            Ok(listener) => return Ok((vec![listener], format!("{host}:{port}"))),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Error::new(ErrorCode::Internal, "there is no port")))
+}
+
+fn port_of(address: &str) -> u16 {
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    port.and_then(|port| port.parse().ok()).unwrap_or(0)
+}
+
+/// Maximum number of ports that are tried on this host. Only several workers of one number and
+/// incarnation, as in tests, use more than the first.
+const MAX_PORT_ATTEMPTS: u16 = 1_000;
 
 impl fmt::Debug for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,7 @@ use ardea_coordination::packing::Resources;
 use ardea_core::Result;
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
-use ardea_network::exchange::LinkConfig;
+use ardea_network::exchange::{LinkConfig, RingSize};
 
 /// The definitions of the settings under `worker`. A worker also uses the settings under `node` and
 /// `metrics`.
@@ -33,9 +33,19 @@ pub static WORKER_SETTINGS: &[Setting] = &[
     Setting {
         key: "worker.transport",
         kind: Kind::Text,
-        default: "tcp",
-        about: "the transport between the containers of a job: tcp, or a custom one",
-        trades: "all containers of a job use the same",
+        default: "auto",
+        about: "the transport between the containers of a job: auto, shm, uds, tcp, or a custom one",
+        trades: "auto uses shared memory within a host and TCP between hosts; shm (shared memory) and uds (Unix sockets) are for containers of one host only; all containers of a job use the same",
+    },
+    Setting {
+        key: "worker.ring_size",
+        kind: Kind::Bytes {
+            least: 0,
+            most: RingSize::MAX.bytes(),
+        },
+        default: "0",
+        about: "the size of the shared memory for each direction between two containers of a host, rounded up to a power of two; 0 starts with 256 KiB and follows the observed messages",
+        trades: "larger lets a sender run further ahead of a busy receiver, smaller stays in the processor's cache",
     },
     Setting {
         key: "worker.heartbeat",
@@ -97,6 +107,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) bind: Option<String>,
     pub(crate) ports: RangeInclusive<u16>,
     pub(crate) transport: String,
+    /// The size of rings in shared memory; `None` if it follows the observed messages.
+    pub(crate) ring_size: Option<RingSize>,
     pub(crate) agent: AgentConfig,
     pub(crate) peer_silence: Duration,
     pub(crate) leave_within: Duration,
@@ -124,6 +136,10 @@ impl WorkerConfig {
             bind: bind(&resolved)?,
             ports: ports(&resolved)?,
             transport: resolved.text("worker.transport")?.to_string(),
+            ring_size: match resolved.bytes("worker.ring_size")? {
+                0 => None,
+                bytes => Some(RingSize::of_bytes(bytes)),
+            },
             agent: AgentConfig {
                 heartbeat_every: resolved.duration("worker.heartbeat")?,
                 silent_after: resolved.duration("worker.master_silence")?,

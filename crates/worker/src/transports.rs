@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_network::exchange::{TcpConfig, TcpTransport, Transport};
+use ardea_network::exchange::{
+    FramedConfig, HostConfig, HostPath, HostTransport, RingSetup, RingSize, TcpConfig,
+    TcpTransport, Transport,
+};
 use ardea_network::tls::Tls;
 
 /// The parameters of a transport.
@@ -16,6 +19,25 @@ pub struct TransportSetup {
     pub is_protected: bool,
     /// The certificates of the cluster, if its connections are encrypted.
     pub tls: Option<Tls>,
+    /// The size of rings in shared memory; `None` if it follows the observed messages.
+    pub ring_size: Option<RingSize>,
+}
+
+impl TransportSetup {
+    fn tcp(&self) -> TcpConfig {
+        TcpConfig {
+            is_protected: self.is_protected,
+            tls: self.tls.clone(),
+            ..TcpConfig::default()
+        }
+    }
+
+    fn rings(&self, is_required: bool) -> HostPath {
+        HostPath::SharedMemory(RingSetup {
+            size: self.ring_size,
+            is_required,
+        })
+    }
 }
 
 /// A factory of transports.
@@ -27,16 +49,18 @@ type Maker = dyn Fn(&TransportSetup) -> Result<Box<dyn Transport>> + Send + Sync
 pub struct Transports(BTreeMap<String, Arc<Maker>>);
 
 impl Transports {
-    /// Returns the built-in transports: `tcp`.
+    /// Returns the built-in transports:
+    ///
+    /// * `auto`: shared memory between containers of one host, and TCP between hosts;
+    /// * `shm`: shared memory, for containers of one host only;
+    /// * `uds`: Unix sockets, for containers of one host only;
+    /// * `tcp`: TCP, also within a host.
     pub fn builtin() -> Self {
-        Transports(BTreeMap::new()).with("tcp", |setup| {
-            let config = TcpConfig {
-                is_protected: setup.is_protected,
-                tls: setup.tls.clone(),
-                ..TcpConfig::default()
-            };
-            Ok(Box::new(TcpTransport::new(config)?))
-        })
+        Transports(BTreeMap::new())
+            .with("auto", |setup| host(setup.rings(false), Some(setup.tcp())))
+            .with("shm", |setup| host(setup.rings(true), None))
+            .with("uds", |_| host(HostPath::UnixSocket, None))
+            .with("tcp", |setup| Ok(Box::new(TcpTransport::new(setup.tcp())?)))
     }
 
     /// Adds the transport that `make` creates, or replaces the transport of this name. The
@@ -80,6 +104,14 @@ impl Transports {
     }
 }
 
+fn host(path: HostPath, tcp: Option<TcpConfig>) -> Result<Box<dyn Transport>> {
+    Ok(Box::new(HostTransport::new(HostConfig {
+        path,
+        tcp,
+        framed: FramedConfig::default(),
+    })?))
+}
+
 impl fmt::Debug for Transports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -95,9 +127,16 @@ mod tests {
         let setup = TransportSetup {
             is_protected: false,
             tls: None,
+            ring_size: None,
         };
-        assert!(Transports::builtin().make("tcp", &setup).is_ok());
-        let error = Transports::builtin().make("udp", &setup).err().unwrap();
-        assert_eq!(error.hint_text(), Some("choose one of: tcp"));
+        let builtin = Transports::builtin();
+        for name in ["auto", "shm", "tcp", "uds"] {
+            assert_eq!(builtin.make(name, &setup).unwrap().name(), name);
+        }
+        let error = builtin.make("udp", &setup).err().unwrap();
+        assert_eq!(
+            error.hint_text(),
+            Some("choose one of: auto, shm, tcp, uds")
+        );
     }
 }

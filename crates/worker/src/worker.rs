@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
+use crate::host_peers::HostPeers;
 use crate::instance::{InstanceProcesses, InstanceStart, Launch, ProcessExit, run_instance};
 use crate::log_events::LogWriter;
 use crate::master_link::MasterLink;
@@ -203,6 +204,7 @@ impl<'a> Setup<'a> {
                 let setup = TransportSetup {
                     is_protected: self.token.is_some(),
                     tls: surroundings.tls.clone(),
+                    ring_size: self.config.ring_size,
                 };
                 let transport = surroundings
                     .transports
@@ -278,11 +280,12 @@ impl<'a> Setup<'a> {
         let lookups = tokio::spawn(look_up_peers(asks, network.network()));
         let port = network.address().rsplit_once(':');
         let port = port.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let endpoint = endpoint(host, port);
         let driver = Driver {
             agent: WorkerAgent::new(
                 *worker,
                 Credentials::of(job),
-                endpoint(host, port),
+                endpoint.as_str(),
                 self.config.agent,
             ),
             link: MasterLink::new(greeting, security, told),
@@ -295,6 +298,7 @@ impl<'a> Setup<'a> {
             is_looking: false,
             had_leader: false,
             unreachable: Default::default(),
+            host_peers: HostPeers::of(&endpoint),
         };
         let outcome = driver.run(happens, from_master).await;
         lookups.abort();

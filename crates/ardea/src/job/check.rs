@@ -126,7 +126,7 @@ mod tests {
             ("worker.ports=abc", "7400-7499"),
             ("dead_letters=kafka:x", "where dead letters go"),
             ("worker.bind=a b", "the address"),
-            ("worker.transport=udp", "choose one of: tcp"),
+            ("worker.transport=udp", "choose one of: auto, shm, tcp, uds"),
         ] {
             let error = check(wrong).unwrap_err();
             let (key, value) = wrong.split_once('=').unwrap();

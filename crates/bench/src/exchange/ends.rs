@@ -8,8 +8,7 @@ use std::time::Duration;
 use ardea_core::{Chunk, Clock, Marker, Result, Rows, Timestamp, Waker};
 use ardea_network::exchange::{
     Connection, EdgeReceiver, EdgeSender, End, Identity, InstanceNumber, Link, LinkConfig,
-    ReceiverConfig, RowsCodec, SenderConfig, Side, StreamId, TcpTransport, Transport, Wire,
-    WorkerNumber,
+    ReceiverConfig, RowsCodec, SenderConfig, Side, StreamId, Transport, Wire, WorkerNumber,
 };
 use hdrhistogram::Histogram;
 
@@ -55,14 +54,14 @@ pub(super) struct Shared {
 
 /// A worker of the benchmark.
 pub(super) struct Worker {
-    transport: TcpTransport,
+    transport: Box<dyn Transport>,
     link: Link,
     clock: Clock,
 }
 
 impl Worker {
     pub(super) fn new(
-        transport: TcpTransport,
+        transport: Box<dyn Transport>,
         connection: Box<dyn Connection>,
         side: Side,
         number: u64,
@@ -84,7 +83,9 @@ impl Worker {
 
     /// Polls the link; returns true if it made progress.
     fn step(&mut self, wait: Duration) -> Result<bool> {
-        self.transport.wait(wait)?;
+        let may_wait = wait.is_zero() || self.link.may_wait();
+        self.transport
+            .wait(if may_wait { wait } else { Duration::ZERO })?;
         Ok(self.link.poll(self.clock.now())?.made)
     }
 }

@@ -19,12 +19,37 @@ pub enum RecordKind {
     Words,
 }
 
+/// The transport between the two ends.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransportKind {
+    /// TCP over loopback
+    Tcp,
+    /// A Unix socket
+    Uds,
+    /// Rings in shared memory
+    Shm,
+}
+
+impl TransportKind {
+    /// Returns the name of the transport in the settings of a worker.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TransportKind::Tcp => "tcp",
+            TransportKind::Uds => "uds",
+            TransportKind::Shm => "shm",
+        }
+    }
+}
+
 /// The parameters of `ardea bench exchange`; its options have the same names.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct ExchangeParams {
     /// Kind of records
     #[arg(long, value_name = "KIND", value_enum, default_value_t = RecordKind::Rows)]
     pub records: RecordKind,
+    /// Transport between the two ends
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = TransportKind::Tcp)]
+    pub transport: TransportKind,
     /// Records per second: measures latency
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "100000")]
     pub rate: u64,
@@ -51,7 +76,7 @@ impl ExchangeParams {
             RecordKind::Words => "words",
         };
         let rate = (!self.max).then_some(self.rate);
-        fields!(self; transport = "tcp", records = records, rate = rate, max, duration, warmup)
+        fields!(self; transport = self.transport.name(), records = records, rate = rate, max, duration, warmup)
     }
 
     /// Returns the number of records of a paced run, from the first to the last measured one.

@@ -170,9 +170,9 @@ impl ControlledLoad for Chain {
 
     fn modules(&self) -> Modules {
         let flows = Arc::clone(&self.flows);
-        Modules::builtin().transport("tcp", move |setup| {
-            let tcp = Transports::builtin().make("tcp", setup)?;
-            Ok(Box::new(RecordingTransport::new(tcp, Arc::clone(&flows))))
+        Modules::builtin().transport("auto", move |setup| {
+            let inner = Transports::builtin().make("auto", setup)?;
+            Ok(Box::new(RecordingTransport::new(inner, Arc::clone(&flows))))
         })
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ardea_core::Result;
 use ardea_network::exchange::{
-    Connection, Disconnected, Frame, HEADER_BYTES, Header, Kind, Listener, MAX_PAYLOAD_BYTES,
-    NetworkWaker, SendBuffer, Transport,
+    AddressScope, Connection, Disconnected, Frame, HEADER_BYTES, Header, Kind, Listener,
+    MAX_PAYLOAD_BYTES, NetworkWaker, RingCounts, SendBuffer, Transport,
 };
 
 use crate::cluster::Sample;
@@ -130,6 +130,10 @@ impl Transport for RecordingTransport {
         self.inner.name()
     }
 
+    fn scope(&self) -> AddressScope {
+        self.inner.scope()
+    }
+
     fn connect(&mut self, address: &str) -> Result<Box<dyn Connection>> {
         let connection = self.inner.connect(address)?;
         Ok(watched(connection, &self.flows))
@@ -235,6 +239,18 @@ impl Connection for WatchedConnection {
 
     fn unsent(&self) -> usize {
         self.inner.unsent()
+    }
+
+    fn may_wait(&mut self) -> bool {
+        self.inner.may_wait()
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        self.inner.kind()
+    }
+
+    fn ring_counts(&self) -> Option<RingCounts> {
+        self.inner.ring_counts()
     }
 }
 

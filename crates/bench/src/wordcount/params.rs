@@ -11,6 +11,7 @@ use clap::ArgAction;
 use crate::bounds::{
     MOST_PROCESSES, check_duration, check_range, check_rate, check_threads, refused,
 };
+use crate::exchange::TransportKind;
 use crate::flags::{size, time};
 use crate::report::{Field, fields};
 
@@ -34,6 +35,9 @@ pub struct WordcountParams {
     /// Number of processes; more than one are containers of a temporary cluster on this machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub containers: u32,
+    /// Transport between containers
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = TransportKind::Shm)]
+    pub transport: TransportKind,
     /// Enable acks: track every tuple until it has been counted
     #[arg(long)]
     pub acks: bool,
@@ -100,6 +104,7 @@ impl WordcountParams {
     pub(super) fn fields(&self, words: usize) -> Vec<Field> {
         fields!(
             self; words = words, words_file, parallelism = self.instances(), containers, threads,
+            transport = (self.containers > 1).then_some(self.transport.name()),
             acks, rate, max = self.rate.is_none(), max_pending = self.max_pending.map(usize::from),
             duration, warmup, spin, latency
         )

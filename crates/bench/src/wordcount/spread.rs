@@ -79,6 +79,7 @@ pub(super) fn start(
         format!("threads={}", params.threads),
         format!("spin={}", format_duration(params.spin)),
         format!("latency={}", format_duration(params.latency)),
+        format!("worker.transport={}", params.transport.name()),
     ];
     let load = WordcountLoad {
         words: params.words,

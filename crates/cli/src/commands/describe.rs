@@ -1,5 +1,7 @@
 //! `ardea describe`: the full description of a job.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ardea::command_line::ClusterConnection;
 use ardea::command_line::Context;
 use ardea::command_line::OfflineCluster;
@@ -147,6 +149,7 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
         "instances",
     ];
     text += &table(&headings, &containers.collect::<Vec<_>>());
+    text += &connections(&job.containers);
     text += &left_out(&job.containers);
     text + &problems(&job.problems) + &notes(&job.notes, is_verbose)
 }
@@ -155,6 +158,32 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
 fn host_of(container: &ContainerView) -> String {
     let host = container.host_name.clone();
     host.or_else(|| container.host.clone()).unwrap_or_default()
+}
+
+/// Lists the connections of each container by their transports, without those to processes of
+/// instances.
+fn connections(containers: &[ContainerView]) -> String {
+    let numbers: BTreeSet<u32> = containers.iter().map(|one| one.id.0).collect();
+    let lines = containers.iter().filter_map(|one| {
+        let mut by_transport = BTreeMap::<&str, Vec<String>>::new();
+        for (peer, transport) in &one.transports {
+            if numbers.contains(peer) {
+                let peers = by_transport.entry(transport).or_default();
+                peers.push(peer.to_string());
+            }
+        }
+        let groups = by_transport.into_iter();
+        let groups: Vec<String> = groups
+            .map(|(transport, peers)| format!("{} by {transport}", peers.join(" ")))
+            .collect();
+        let what = format!("  {} to {}\n", one.id, groups.join(", "));
+        (!groups.is_empty()).then_some(what)
+    });
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nconnections\n{lines}"),
+    }
 }
 
 /// Lists the amounts of container output that were discarded.

@@ -92,6 +92,12 @@ impl Assembler {
         self.ready.pop_front()
     }
 
+    /// Returns the size of the frames that [`next_frame`](Self::next_frame) has not returned, in
+    /// bytes.
+    pub(crate) fn ready_bytes(&self) -> usize {
+        self.ready.iter().map(Frame::wire_bytes).sum()
+    }
+
     /// Returns the number of blocks allocated so far.
     pub fn blocks_made(&self) -> u64 {
         self.pool.made() + self.small.made()

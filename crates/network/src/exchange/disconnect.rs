@@ -40,6 +40,8 @@ pub enum DisconnectReason {
     PeerRefused(String),
     /// The peer sent more than its window on this stream allowed.
     Overrun(StreamId),
+    /// The memory shared with the peer cannot be created or used, or is damaged.
+    RingFailed(Error),
     /// This side closed the connection.
     ClosedLocally,
 }
@@ -79,6 +81,9 @@ impl fmt::Display for Disconnected {
             DisconnectReason::Overrun(stream) => {
                 write!(f, "{peer} sent more than it was allowed on {stream}")
             }
+            DisconnectReason::RingFailed(error) => {
+                write!(f, "the memory shared with {peer} failed: {error}")
+            }
             DisconnectReason::ClosedLocally => {
                 write!(f, "the connection to {peer} was closed by this worker")
             }
@@ -102,6 +107,9 @@ impl From<Disconnected> for Error {
             }
             DisconnectReason::RefusedByPeer(_) | DisconnectReason::PeerRefused(_) => {
                 "check the cluster's name, its token and the versions of both workers"
+            }
+            DisconnectReason::RingFailed(_) => {
+                "the connection is opened again; if it fails often, set worker.transport=tcp"
             }
             _ => "check the log of that worker",
         };

@@ -1,17 +1,13 @@
 //! Frames over a stream of bytes.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 
 use crate::exchange::assembler::{Assembler, AssemblerConfig};
 use crate::exchange::disconnect::{DisconnectReason, Disconnected};
-use crate::exchange::frame::{Frame, Payload, SendBuffer};
-use crate::exchange::header::HEADER_BYTES;
+use crate::exchange::frame::{Frame, SendBuffer};
+use crate::exchange::send_queue::SendQueue;
 use crate::exchange::transport::{ByteStream, Connection};
-
-/// Maximum number of slices of one vectored write; each frame has up to two.
-const PIECES: usize = 64;
 
 /// Limits of the send queue and of one slice of work.
 #[derive(Clone, Copy, Debug)]
@@ -43,30 +39,15 @@ impl Default for FramedConfig {
 pub struct Framed<S> {
     stream: S,
     peer: String,
+    kind: Option<&'static str>,
     config: FramedConfig,
     assembler: Assembler,
-    unsent: VecDeque<SendBacklog>,
-    unsent_bytes: usize,
-    /// Number of bytes already written of the first unsent buffer.
-    written: usize,
+    unsent: SendQueue,
     /// Number of bytes read, and number of bytes in the returned frames. Both are equal at the end
     /// of a frame.
     received: u64,
     whole: u64,
     gone: Option<DisconnectReason>,
-}
-
-#[derive(Debug)]
-struct SendBacklog {
-    head: [u8; HEADER_BYTES],
-    head_bytes: usize,
-    body: Payload,
-}
-
-impl SendBacklog {
-    fn len(&self) -> usize {
-        self.head_bytes + self.body.len()
-    }
 }
 
 impl<S: ByteStream> Framed<S> {
@@ -76,11 +57,10 @@ impl<S: ByteStream> Framed<S> {
         Framed {
             stream,
             peer,
+            kind: None,
             assembler: Assembler::new(config.assembler, most_payload),
-            unsent: VecDeque::with_capacity(config.most_unsent_parcels),
+            unsent: SendQueue::new(config.most_unsent_bytes, config.most_unsent_parcels),
             config,
-            unsent_bytes: 0,
-            written: 0,
             received: 0,
             whole: 0,
             gone: None,
@@ -90,6 +70,17 @@ impl<S: ByteStream> Framed<S> {
     /// Returns the number of blocks allocated for received bytes; constant in a steady state.
     pub fn blocks_made(&self) -> u64 {
         self.assembler.blocks_made()
+    }
+
+    /// Sets the kind of the connection.
+    pub(crate) fn of_kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Returns the stream below.
+    pub(crate) fn stream(&mut self) -> &mut S {
+        &mut self.stream
     }
 
     fn gone(&self, why: &DisconnectReason) -> Disconnected {
@@ -141,36 +132,6 @@ impl<S: ByteStream> Framed<S> {
         self.gone = Some(why);
         false
     }
-
-    /// Writes unsent bytes with one vectored write.
-    fn write(&mut self) -> io::Result<usize> {
-        let mut pieces = [IoSlice::new(&[]); PIECES];
-        let mut count = 0;
-        let mut skip = self.written;
-        for parcel in self.unsent.iter().take(PIECES / 2) {
-            for bytes in [&parcel.head[..parcel.head_bytes], &parcel.body[..]] {
-                let rest = &bytes[skip.min(bytes.len())..];
-                skip -= bytes.len() - rest.len();
-                if !rest.is_empty() {
-                    pieces[count] = IoSlice::new(rest);
-                    count += 1;
-                }
-            }
-        }
-        self.stream.write(&pieces[..count])
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.unsent_bytes -= bytes;
-        self.written += bytes;
-        while let Some(front) = self.unsent.front() {
-            if self.written < front.len() {
-                break;
-            }
-            self.written -= front.len();
-            self.unsent.pop_front();
-        }
-    }
 }
 
 /// Returns true if the operation that returned `error` may be retried.
@@ -187,26 +148,7 @@ impl<S: ByteStream> Connection for Framed<S> {
     }
 
     fn send(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
-        let bytes = parcel.wire_bytes();
-        if self.unsent_bytes >= self.config.most_unsent_bytes
-            || self.unsent.len() >= self.config.most_unsent_parcels
-        {
-            return Err(parcel);
-        }
-        self.unsent_bytes += bytes;
-        self.unsent.push_back(match parcel {
-            SendBuffer::Frame(frame) => SendBacklog {
-                head: frame.header.encode(frame.payload.len()),
-                head_bytes: HEADER_BYTES,
-                body: frame.payload,
-            },
-            SendBuffer::Bundle(body) => SendBacklog {
-                head: [0; HEADER_BYTES],
-                head_bytes: 0,
-                body,
-            },
-        });
-        Ok(())
+        self.unsent.push(parcel)
     }
 
     fn flush(&mut self) -> Result<usize, Disconnected> {
@@ -221,14 +163,15 @@ impl<S: ByteStream> Connection for Framed<S> {
                 _ => moved += held.saturating_sub(self.stream.held()),
             }
         }
-        while self.unsent_bytes > 0 && moved < self.config.slice_bytes {
-            match self.write() {
+        while self.unsent.bytes() > 0 && moved < self.config.slice_bytes {
+            let stream = &mut self.stream;
+            match self.unsent.with_pieces(|pieces| stream.write(pieces)) {
                 Ok(0) => {
                     let error = io::Error::from(io::ErrorKind::WriteZero);
                     return Err(self.lose(DisconnectReason::Broken(Arc::new(error))));
                 }
                 Ok(bytes) => {
-                    self.advance(bytes);
+                    self.unsent.advance(bytes);
                     moved += bytes;
                 }
                 Err(error) if is_later(&error) => break,
@@ -266,6 +209,10 @@ impl<S: ByteStream> Connection for Framed<S> {
     }
 
     fn unsent(&self) -> usize {
-        self.unsent_bytes + self.stream.held()
+        self.unsent.bytes() + self.stream.held()
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        self.kind
     }
 }

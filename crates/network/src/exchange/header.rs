@@ -68,6 +68,8 @@ pub enum Kind {
     Leave = 10,
     /// A latency marker of a source. Payload: the time of day in microseconds, eight bytes.
     Latency = 11,
+    /// A message between the two ends of a connection over shared memory. It never reaches a link.
+    Ring = 12,
 }
 
 impl Kind {
@@ -84,6 +86,7 @@ impl Kind {
             9 => Kind::Heartbeat,
             10 => Kind::Leave,
             11 => Kind::Latency,
+            12 => Kind::Ring,
             _ => return None,
         })
     }
@@ -106,7 +109,7 @@ impl Kind {
     /// Returns the payload length, if all frames of this kind have the same.
     const fn fixed_payload(self) -> Option<usize> {
         match self {
-            Kind::Records | Kind::Hello | Kind::Refusal => None,
+            Kind::Records | Kind::Hello | Kind::Refusal | Kind::Ring => None,
             Kind::Watermark | Kind::Latency => Some(8),
             Kind::Grant => Some(16),
             Kind::Idle | Kind::Barrier | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
@@ -304,7 +307,7 @@ mod tests {
 
     fn header() -> impl Strategy<Value = (Header, usize)> {
         (
-            1u8..=10,
+            1u8..=12,
             any::<(bool, u16, u32, u32, u32, u32, u64, u64)>(),
             0usize..1000,
         )

@@ -17,10 +17,11 @@ use crate::exchange::disconnect::{DisconnectReason, Disconnected};
 use crate::exchange::flow::WindowConfig;
 use crate::exchange::frame::{Frame, SendBuffer};
 use crate::exchange::handshake::{self, Identity, Outcome, PeerIdentity, Side};
-use crate::exchange::header::{HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
+use crate::exchange::header::{FrameError, HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
 use crate::exchange::ids::StreamId;
 use crate::exchange::network_waker::NetworkWaker;
 use crate::exchange::port::{End, Port, PortEnd, port};
+use crate::exchange::ring::RingCounts;
 use crate::exchange::transport::Connection;
 
 /// Maximum number of first grants kept for senders that are not open yet.
@@ -81,6 +82,8 @@ pub struct LinkCounts {
     pub stray_frames: u64,
     /// Records in the stray frames.
     pub stray_records: u64,
+    /// The rings of a connection over shared memory; all zero for other connections.
+    pub ring: RingCounts,
 }
 
 /// One connection with its ports.
@@ -157,7 +160,20 @@ impl Link {
 
     /// Returns the counters.
     pub fn counts(&self) -> LinkCounts {
-        self.counts
+        LinkCounts {
+            ring: self.connection.ring_counts().unwrap_or_default(),
+            ..self.counts
+        }
+    }
+
+    /// Returns the kind of the connection, if its transport has several.
+    pub fn kind(&self) -> Option<&'static str> {
+        self.connection.kind()
+    }
+
+    /// Announces that the thread is about to wait: see [`Connection::may_wait`].
+    pub fn may_wait(&mut self) -> bool {
+        self.connection.may_wait()
     }
 
     /// Opens one end of a stream for the tasklet that `owner` wakes, also before the handshake is
@@ -216,7 +232,16 @@ impl Link {
             Some(_) => self.last_received + self.config.silence_timeout,
             None => self.began + self.config.handshake_timeout,
         };
-        silence.min(self.last_sent + self.config.heartbeat_interval)
+        match self.is_sending() {
+            // A heartbeat is not due before the data has been sent.
+            true => silence,
+            false => silence.min(self.last_sent + self.config.heartbeat_interval),
+        }
+    }
+
+    /// Returns true if there is unsent data.
+    fn is_sending(&self) -> bool {
+        self.connection.unsent() > 0 || self.held.is_some()
     }
 
     fn work(&mut self, now: Duration) -> Result<bool, Disconnected> {
@@ -295,6 +320,11 @@ impl Link {
         let header = &frame.header;
         let end = match header.kind {
             Kind::Heartbeat | Kind::Hello => return Ok(()),
+            Kind::Ring => {
+                let kind = header.kind as u8;
+                let error = FrameError::UnknownKind { kind };
+                return Err(self.gone(DisconnectReason::InvalidFrame(error)));
+            }
             Kind::Refusal => {
                 let reason = printable(&frame.payload);
                 return Err(self.gone(DisconnectReason::RefusedByPeer(reason)));
@@ -367,7 +397,7 @@ impl Link {
 
     fn keep_alive(&mut self, now: Duration) {
         let is_due = now >= self.last_sent + self.config.heartbeat_interval;
-        if is_due && self.connection.unsent() == 0 && self.held.is_none() {
+        if is_due && !self.is_sending() {
             let beat = Header::new(Kind::Heartbeat, StreamId::new(0, 0));
             self.held = self
                 .connection

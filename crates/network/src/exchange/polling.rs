@@ -211,29 +211,48 @@ impl<S> Polled<S> {
     }
 }
 
+impl<S> Polled<S> {
+    /// Reports that a read returned fewer bytes than there was space for. The next read makes no
+    /// system call until polling reports more bytes, as epoll(7) guarantees.
+    pub(crate) fn note_short_read(&self) {
+        if !self.ready.ending.load(Ordering::Relaxed) {
+            self.ready.readable.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs an operation that needs the socket to be writable.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), without a system call, if the socket has accepted
+    /// nothing since the operation last returned `WouldBlock`.
+    pub(crate) fn try_write<T>(
+        &mut self,
+        put: impl FnOnce(&mut S) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if !self.is_writable() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let outcome = put(&mut self.socket);
+        if matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            self.ready.writable.store(false, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
 /// A connected stream.
 impl<S: Read + Write + Send> ByteStream for Polled<S> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         let wanted = space.len();
         let outcome = self.try_read(|stream| stream.read(space));
-        // Polling reports every byte that arrives after a short read, as epoll(7) guarantees.
-        if matches!(outcome, Ok(bytes) if bytes < wanted)
-            && !self.ready.ending.load(Ordering::Relaxed)
-        {
-            self.ready.readable.store(false, Ordering::Relaxed);
+        if matches!(outcome, Ok(bytes) if bytes < wanted) {
+            self.note_short_read();
         }
         outcome
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        if !self.is_writable() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        let outcome = self.socket.write_vectored(pieces);
-        if matches!(&outcome, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            self.ready.writable.store(false, Ordering::Relaxed);
-        }
-        outcome
+        self.try_write(|stream| stream.write_vectored(pieces))
     }
 
     fn is_connected(&self) -> bool {

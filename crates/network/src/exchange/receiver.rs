@@ -220,7 +220,7 @@ impl EdgeReceiver {
             Kind::Leave => Received::Leave(header.target),
             Kind::Barrier => Received::Marker(Marker::Barrier(header.epoch)),
             Kind::Done => Received::Marker(Marker::Done),
-            Kind::Grant | Kind::Hello | Kind::Refusal | Kind::Heartbeat => {
+            Kind::Grant | Kind::Hello | Kind::Refusal | Kind::Heartbeat | Kind::Ring => {
                 return Err(self.wrong(format!("a {:?} frame came among the data", header.kind)));
             }
         })

@@ -57,53 +57,11 @@ impl Transport for TcpTransport {
     }
 
     fn connect(&mut self, address: &str) -> Result<Box<dyn Connection>> {
-        let to = numeric(address)?;
-        let failed = |error: io::Error| {
-            Error::new(ErrorCode::Network, format!("cannot connect to {address}"))
-                .because(error)
-                .hint("check the address and the limit of open files")
-        };
-        let stream = mio::net::TcpStream::connect(to).map_err(failed)?;
-        let stream = TcpStream::register(stream, self.poller.sockets(), false).map_err(failed)?;
-        match &self.config.tls {
-            None => Ok(connection(stream, address.to_string(), &self.config)),
-            Some(tls) => {
-                let name = tls.peer_name(&to.ip().to_string())?;
-                let tls = rustls::ClientConnection::new(tls.client(), name)
-                    .map_err(|error| no_tls(address, &error))?;
-                let stream = TlsStream::new(stream, tls);
-                Ok(connection(stream, address.to_string(), &self.config))
-            }
-        }
+        connect(address, self.poller.sockets(), &self.config)
     }
 
     fn listen(&mut self, address: &str) -> Result<Box<dyn Listener>> {
-        let at = numeric(address)?;
-        let is_protected = self.config.is_protected || self.config.tls.is_some();
-        if !is_protected && !at.ip().is_loopback() {
-            return Err(Error::new(
-                ErrorCode::InvalidConfig,
-                format!(
-                    "{address} can be reached from other machines, and peers are not authenticated"
-                ),
-            )
-            .hint("configure a token or certificates, or listen at 127.0.0.1"));
-        }
-        let failed = |error: io::Error| {
-            Error::new(ErrorCode::Network, format!("cannot listen at {address}"))
-                .because(error)
-                .hint("choose another port, or 0 for any that is free")
-        };
-        let listener = mio::net::TcpListener::bind(at).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?.to_string();
-        let sockets = self.poller.sockets().clone();
-        let listener = sockets.add(listener).map_err(failed)?;
-        Ok(Box::new(TcpListener {
-            listener,
-            address,
-            sockets,
-            config: self.config.clone(),
-        }))
+        listen(address, self.poller.sockets(), &self.config)
     }
 
     fn waker(&self) -> NetworkWaker {
@@ -113,6 +71,65 @@ impl Transport for TcpTransport {
     fn wait(&mut self, timeout: Duration) -> Result<()> {
         self.poller.wait(timeout)
     }
+}
+
+/// Implements [`Transport::connect`] for an address of the network.
+pub(crate) fn connect(
+    address: &str,
+    sockets: &Sockets,
+    config: &TcpConfig,
+) -> Result<Box<dyn Connection>> {
+    let to = numeric(address)?;
+    let failed = |error: io::Error| {
+        Error::new(ErrorCode::Network, format!("cannot connect to {address}"))
+            .because(error)
+            .hint("check the address and the limit of open files")
+    };
+    let stream = mio::net::TcpStream::connect(to).map_err(failed)?;
+    let stream = TcpStream::register(stream, sockets, false).map_err(failed)?;
+    match &config.tls {
+        None => Ok(connection(stream, address.to_string(), config)),
+        Some(tls) => {
+            let name = tls.peer_name(&to.ip().to_string())?;
+            let tls = rustls::ClientConnection::new(tls.client(), name)
+                .map_err(|error| no_tls(address, &error))?;
+            let stream = TlsStream::new(stream, tls);
+            Ok(connection(stream, address.to_string(), config))
+        }
+    }
+}
+
+/// Implements [`Transport::listen`] for an address of the network.
+pub(crate) fn listen(
+    address: &str,
+    sockets: &Sockets,
+    config: &TcpConfig,
+) -> Result<Box<dyn Listener>> {
+    let at = numeric(address)?;
+    let is_protected = config.is_protected || config.tls.is_some();
+    if !is_protected && !at.ip().is_loopback() {
+        return Err(Error::new(
+            ErrorCode::InvalidConfig,
+            format!(
+                "{address} can be reached from other machines, and peers are not authenticated"
+            ),
+        )
+        .hint("configure a token or certificates, or listen at 127.0.0.1"));
+    }
+    let failed = |error: io::Error| {
+        Error::new(ErrorCode::Network, format!("cannot listen at {address}"))
+            .because(error)
+            .hint("choose another port, or 0 for any that is free")
+    };
+    let listener = mio::net::TcpListener::bind(at).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?.to_string();
+    let listener = sockets.add(listener).map_err(failed)?;
+    Ok(Box::new(TcpListener {
+        listener,
+        address,
+        sockets: sockets.clone(),
+        config: config.clone(),
+    }))
 }
 
 fn numeric(address: &str) -> Result<SocketAddr> {
@@ -140,12 +157,8 @@ fn connection(
     config: &TcpConfig,
 ) -> Box<dyn Connection> {
     // Before the handshake only a hello frame is accepted; the link raises the limit after it.
-    Box::new(Framed::new(
-        stream,
-        peer,
-        config.framed,
-        crate::exchange::handshake::MAX_HELLO_BYTES,
-    ))
+    let max_payload = crate::exchange::handshake::MAX_HELLO_BYTES;
+    Box::new(Framed::new(stream, peer, config.framed, max_payload).of_kind("tcp"))
 }
 
 struct TcpListener {

@@ -2,11 +2,12 @@
 //!
 //! A transport belongs to one thread, which polls it, its listeners and its connections in slices;
 //! nothing here blocks except [`Transport::wait`]. Framing, handshake, flow control and heartbeats
-//! are above it and the same for all transports. Two are implemented:
-//! [`tcp`](crate::exchange::TcpTransport) between hosts, with or without TLS, and
-//! [`memory`](crate::exchange::MemoryTransport) within a process. Another kind of byte stream (a
-//! Unix socket) only has to implement [`ByteStream`]; a transport that moves frames directly (a
-//! ring in shared memory) implements [`Connection`].
+//! are above it and the same for all transports. Three are implemented:
+//! [`tcp`](crate::exchange::TcpTransport) between hosts, with or without TLS,
+//! [`host`](crate::exchange::HostTransport) for workers of one host in addition, and
+//! [`memory`](crate::exchange::MemoryTransport) within a process. Another kind of byte stream only
+//! has to implement [`ByteStream`]; a transport that moves frames directly, such as a ring in
+//! shared memory, implements [`Connection`].
 
 use std::io;
 use std::time::Duration;
@@ -16,11 +17,29 @@ use ardea_core::Result;
 use crate::exchange::disconnect::Disconnected;
 use crate::exchange::frame::{Frame, SendBuffer};
 use crate::exchange::network_waker::NetworkWaker;
+use crate::exchange::ring::RingCounts;
+
+/// The addresses at which a transport looks for a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddressScope {
+    /// The address of the worker in the network.
+    Network,
+    /// The worker's address on this host, then that in the network.
+    HostThenNetwork,
+    /// The worker's address on this host only.
+    Host,
+}
 
 /// A network transport between workers.
 pub trait Transport: Send {
     /// Returns the transport's name in the configuration.
     fn name(&self) -> &'static str;
+
+    /// Returns the kinds of addresses that this transport connects to and listens at. Addresses on
+    /// this host are those of [`host_address`](crate::exchange::host_address).
+    fn scope(&self) -> AddressScope {
+        AddressScope::Network
+    }
 
     /// Starts connecting to an address, in the transport's own notation, and returns at once. A
     /// failure to connect is reported by the connection.
@@ -39,7 +58,8 @@ pub trait Transport: Send {
     fn waker(&self) -> NetworkWaker;
 
     /// Waits until a connection or listener may be ready, the waker is rung, or `timeout` has
-    /// passed. A timeout of zero only polls; such calls are needed from time to time, so that
+    /// passed. Before a longer wait, [`Connection::may_wait`] must have returned true for each
+    /// connection. A timeout of zero only polls; such calls are needed from time to time, so that
     /// connections detect their readiness.
     ///
     /// # Errors
@@ -88,6 +108,25 @@ pub trait Connection: Send {
 
     /// Returns the number of bytes accepted and not sent yet.
     fn unsent(&self) -> usize;
+
+    /// Announces that the thread is about to [wait](Transport::wait) for more than a moment.
+    /// Returns false if there is something to do; the thread must not wait then.
+    ///
+    /// After it has returned true, the wait ends when a frame arrives or an unsent one can be sent.
+    /// A connection over a socket needs no announcement.
+    fn may_wait(&mut self) -> bool {
+        true
+    }
+
+    /// Returns the kind of this connection, if its transport has several: `shm`, `uds` or `tcp`.
+    fn kind(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the state of the rings of a connection over shared memory.
+    fn ring_counts(&self) -> Option<RingCounts> {
+        None
+    }
 }
 
 /// A non-blocking byte stream, from which [`Framed`](crate::exchange::Framed) makes a connection.

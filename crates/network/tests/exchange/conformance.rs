@@ -5,7 +5,7 @@ use std::time::Duration;
 use ardea_core::Epoch;
 use ardea_network::exchange::*;
 
-use crate::pair::{connections, tcp, transports, until};
+use crate::pair::{connections, host, rings, tcp, transports, until, unused_address};
 
 fn frame(sequence: u64, bytes: usize) -> Frame {
     let mut header = Header::new(Kind::Records, StreamId::new(1, 2));
@@ -40,6 +40,9 @@ fn carry(
             }
         }
         first.1.flush().unwrap();
+        // Control messages between the ends of a connection, and wake-ups.
+        assert!(first.1.receive().unwrap().is_none());
+        second.1.flush().unwrap();
         while let Some(got) = second.1.receive().unwrap() {
             assert_eq!(got, frame(received as u64, sizes[received]));
             received += 1;
@@ -67,6 +70,7 @@ fn frames_of_all_sizes_arrive_once_and_in_order_both_ways() {
 fn a_frame_larger_than_all_buffers_arrives() {
     for (mut first, mut second, address) in transports() {
         let (mut a, mut b) = connections(&mut *first, &mut *second, address);
+        a.allow(64 << 20);
         b.allow(64 << 20);
         carry(
             (&mut *first, &mut *a),
@@ -80,6 +84,7 @@ fn a_frame_larger_than_all_buffers_arrives() {
 fn a_longer_payload_than_allowed_ends_the_connection_and_names_the_peer() {
     for (mut first, mut second, address) in transports() {
         let (mut a, mut b) = connections(&mut *first, &mut *second, address);
+        a.allow(1000);
         b.allow(1000);
         a.send(SendBuffer::Frame(frame(1, 900))).unwrap();
         a.send(SendBuffer::Frame(frame(2, 2000))).unwrap();
@@ -161,9 +166,11 @@ fn an_unreachable_address_is_reported_by_the_connection() {
             .address()
             .to_string()
     };
-    let transports: [(Box<dyn Transport>, &str); 2] = [
+    let transports: [(Box<dyn Transport>, &str); 4] = [
         (Box::new(network.transport()), "nowhere"),
         (Box::new(tcp()), &free),
+        (host(HostPath::UnixSocket), unused_address()),
+        (host(rings()), unused_address()),
     ];
     for (mut transport, address) in transports {
         let mut connection = transport.connect(address).unwrap();

@@ -6,6 +6,7 @@ mod end_to_end;
 mod handshakes;
 mod latency;
 mod pair;
+mod rings;
 mod streams;
 mod tls;
 mod wakeups;

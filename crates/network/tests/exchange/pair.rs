@@ -1,6 +1,7 @@
 //! Two workers with a link between them, polled by one thread.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Chunk, Clock, Result, Waker};
@@ -33,11 +34,43 @@ pub fn identity(worker: u64) -> Identity {
 /// The transports of two workers, and the address at which the second listens.
 pub type Ways = (Box<dyn Transport>, Box<dyn Transport>, &'static str);
 
+/// Creates a transport within a host, with small blocks.
+pub fn host(path: HostPath) -> Box<dyn Transport> {
+    let mut framed = FramedConfig::default();
+    framed.assembler.block_bytes = 20_000;
+    let tcp = None;
+    Box::new(HostTransport::new(HostConfig { path, tcp, framed }).unwrap())
+}
+
+/// Returns shared memory with rings of the least size.
+pub fn small_rings() -> HostPath {
+    HostPath::SharedMemory(RingSetup {
+        size: Some(RingSize::MIN),
+        is_required: true,
+    })
+}
+
+/// Returns shared memory with rings that follow the messages.
+pub fn rings() -> HostPath {
+    HostPath::SharedMemory(RingSetup {
+        size: None,
+        is_required: true,
+    })
+}
+
+/// Returns an address on this host that no other test uses.
+pub fn unused_address() -> &'static str {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    let cluster = format!("harbour of process {}", std::process::id());
+    host_address(&cluster, WorkerNumber(2), number, 0).leak()
+}
+
 /// Returns the transports to test.
 pub fn transports() -> Vec<Ways> {
     let network = MemoryNetwork::default();
     let certificates = certificates();
-    vec![
+    let mut ways: Vec<Ways> = vec![
         (
             Box::new(network.transport()),
             Box::new(network.transport()),
@@ -49,7 +82,11 @@ pub fn transports() -> Vec<Ways> {
             Box::new(tls(&certificates)),
             "127.0.0.1:0",
         ),
-    ]
+    ];
+    for path in [HostPath::UnixSocket, rings(), small_rings()] {
+        ways.push((host(path), host(path), unused_address()));
+    }
+    ways
 }
 
 /// Creates a TCP transport with TLS and small blocks.

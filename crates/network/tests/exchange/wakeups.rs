@@ -32,7 +32,8 @@ fn network(mut worker: Worker, stop: Arc<AtomicBool>) -> thread::JoinHandle<Work
         let start = Instant::now();
         while !stop.load(Ordering::SeqCst) {
             let made = worker.poll().unwrap();
-            let wait = if made { Duration::ZERO } else { TIMEOUT };
+            let may_wait = !made && worker.link.may_wait();
+            let wait = if may_wait { TIMEOUT } else { Duration::ZERO };
             worker.transport.wait(wait).unwrap();
             assert!(
                 start.elapsed() < TIMEOUT,

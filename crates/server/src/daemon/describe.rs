@@ -7,7 +7,7 @@ use ardea_core::Error;
 use ardea_metrics::{History, catalogue};
 use ardea_rest::{ContainerState, JobDescription, JobSummary, Phase, Plans};
 
-use crate::daemon::metrics_view::{left_out_bytes, processes, total};
+use crate::daemon::metrics_view::{left_out_bytes, processes, total, transports};
 
 /// The reason shown for a job whose leader is changing.
 const LEADER_CHANGES: &str =
@@ -112,6 +112,7 @@ pub(crate) fn add_metrics(description: &mut JobDescription, history: &History) {
     for container in &mut description.containers {
         container.output_removed_bytes = left_out_bytes(history, container.id);
         container.instance_processes = processes(history, container.id);
+        container.transports = transports(history, container.id);
         let instances = &container.instances;
         let processes = &mut container.instance_processes;
         processes.retain(|instance, _| instances.contains(instance));

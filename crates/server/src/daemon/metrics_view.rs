@@ -166,6 +166,18 @@ pub(crate) fn processes(history: &History, container: ContainerId) -> BTreeMap<S
     processes.collect()
 }
 
+/// Returns the transports of a container's present connections, by the container at the other end.
+pub(crate) fn transports(history: &History, container: ContainerId) -> BTreeMap<u32, String> {
+    let all = Selector::of(catalogue::LINK_CONNECTED.name);
+    let series = history.latest(&all.with("container", container.to_string()));
+    let connected = series.iter().filter(|one| one.value > 0.0);
+    let transports = connected.filter_map(|one| {
+        let peer = one.labels.get("peer")?.parse().ok()?;
+        Some((peer, one.labels.get("transport")?.to_string()))
+    });
+    transports.collect()
+}
+
 /// Returns the current load of the job.
 pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     let job = &view.description;

@@ -233,6 +233,7 @@ impl Driver {
                 .map(ToString::to_string)
                 .collect(),
             instance_processes: BTreeMap::new(),
+            transports: BTreeMap::new(),
         }
     }
 

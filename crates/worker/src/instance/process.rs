@@ -145,6 +145,7 @@ impl Running {
         let setup = TransportSetup {
             is_protected: token.is_some(),
             tls: surroundings.tls,
+            ring_size: config.ring_size,
         };
         // The container uses the same transport.
         let transport = surroundings.transports.make(&config.transport, &setup)?;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    Connection, DisconnectReason, Disconnected, Identity, Link, LinkConfig, LinkCounts,
-    PeerIdentity, Side, Transport, WorkerNumber,
+    AddressScope, Connection, DisconnectReason, Disconnected, Identity, Link, LinkConfig,
+    LinkCounts, PeerIdentity, RingCounts, Side, Transport, WorkerNumber, host_address,
 };
 use ardea_network::rpc::RefusedLog;
 
-use super::peers::PeerState;
-use super::{EventCallback, NetworkEvent, PeerAddress};
+use super::peers::{PeerLocation, PeerState};
+use super::{EventCallback, LinkTotals, NetworkEvent, PeerAddress};
 use crate::instance::is_instance;
 use crate::port_slot::{LinkNumber, PortSlot};
 
@@ -25,6 +25,11 @@ struct Entry {
     wanted: Option<Site>,
     /// The identity of the peer; `None` before the handshake.
     greeted: Option<PeerIdentity>,
+    /// The kind of the connection.
+    kind: &'static str,
+    /// True if the connection was opened to an address on this host, and the peer may have one in
+    /// the network.
+    has_alternative: bool,
 }
 
 /// All connections of this process.
@@ -33,6 +38,8 @@ pub(super) struct Links {
     /// True if this process connects to all peers; otherwise it connects only to peers with greater
     /// numbers.
     connects_to_all: bool,
+    /// The kinds of addresses at which peers are looked for.
+    scope: AddressScope,
     identity: Identity,
     config: LinkConfig,
     tell: Arc<EventCallback>,
@@ -46,8 +53,8 @@ pub(super) struct Links {
     /// A buffer with the numbers of the connections being polled, retained so that polling does not
     /// allocate.
     polled: Vec<LinkNumber>,
-    /// The counters of closed connections, by peer.
-    past: BTreeMap<Site, LinkCounts>,
+    /// The counters of closed connections.
+    past: LinkTotals,
     turned_away: RefusedLog,
 }
 
@@ -55,11 +62,12 @@ impl Links {
     pub(super) fn new(
         identity: Identity,
         config: LinkConfig,
-        connects_to_all: bool,
+        (connects_to_all, scope): (bool, AddressScope),
         tell: Arc<EventCallback>,
     ) -> Self {
         Links {
             connects_to_all,
+            scope,
             here: site_of(identity.worker),
             identity,
             config,
@@ -102,11 +110,14 @@ impl Links {
     ) -> LinkNumber {
         self.last = LinkNumber(self.last.0 + 1);
         let (identity, bell) = (self.identity.clone(), transport.waker());
+        let kind = connection.kind().unwrap_or_else(|| transport.name());
         let link = Link::new(connection, side, identity, bell, self.config, now);
         let entry = Entry {
             link,
             wanted,
             greeted: None,
+            kind,
+            has_alternative: false,
         };
         self.entries.insert(self.last, entry);
         self.last
@@ -119,8 +130,9 @@ impl Links {
                 continue;
             }
             let (incarnation, connects) = (told.incarnation, self.connects_to(site));
+            let addresses = self.addresses_of(&told);
             let peer = self.peers.entry(site).or_default();
-            let is_later = peer.told(told, now);
+            let is_later = peer.told(incarnation, addresses, now);
             if !connects || (!is_later && peer.link.is_some()) {
                 peer.retry_at = None;
             }
@@ -131,6 +143,25 @@ impl Links {
             if let Some(old) = old {
                 self.drop_link(old, "a later start of it has been reported", now);
             }
+        }
+    }
+
+    /// Returns the addresses at which a peer is looked for, in their order.
+    fn addresses_of(&self, told: &PeerAddress) -> Vec<PeerLocation> {
+        let worker = WorkerNumber(u64::from(told.site.0));
+        let on_host = |port| host_address(&self.identity.cluster, worker, told.incarnation, port);
+        let ports: BTreeSet<u16> = told
+            .addresses
+            .iter()
+            .map(|address| address.port())
+            .collect();
+        let on_host = ports.into_iter().map(on_host).map(PeerLocation::OnHost);
+        let in_network = told.addresses.iter();
+        let in_network = in_network.map(|address| PeerLocation::InNetwork(address.to_string()));
+        match self.scope {
+            AddressScope::Network => in_network.collect(),
+            AddressScope::HostThenNetwork => on_host.chain(in_network).collect(),
+            AddressScope::Host => on_host.collect(),
         }
     }
 
@@ -197,10 +228,14 @@ impl Links {
             let Some(address) = peer.next_address().filter(|_| connects) else {
                 continue;
             };
-            match transport.connect(&address.to_string()) {
+            match transport.connect(address.as_str()) {
                 Ok(connection) => {
                     let side = Side::Connected(Some(WorkerNumber(u64::from(site.0))));
                     let number = self.add(connection, side, Some(site), transport, now);
+                    if let Some(entry) = self.entries.get_mut(&number) {
+                        let is_on_host = matches!(address, PeerLocation::OnHost(_));
+                        entry.has_alternative = is_on_host && self.scope != AddressScope::Host;
+                    }
                     if let Some(peer) = self.peers.get_mut(&site) {
                         peer.link = Some(number);
                     }
@@ -245,6 +280,11 @@ impl Links {
         made
     }
 
+    /// Announces that the thread is about to wait: see [`Connection::may_wait`].
+    pub(super) fn may_wait(&mut self) -> bool {
+        self.entries.values_mut().all(|entry| entry.link.may_wait())
+    }
+
     /// Returns the number of bytes sent and received over the present links.
     pub(super) fn moved_bytes(&self) -> u64 {
         let counts = self.entries.values().map(|entry| entry.link.counts());
@@ -275,8 +315,10 @@ impl Links {
             // the loss of the old one.
             self.drop_link(before, "it has connected again", now);
         }
+        let mut kind = "";
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.greeted = Some(greeted);
+            kind = entry.kind;
         }
         self.peers.entry(site).or_default().record_success(number);
         for station in self.stations_of(site) {
@@ -285,7 +327,7 @@ impl Links {
                 self.unopened |= !open(&mut entry.link, number, &station);
             }
         }
-        (self.tell)(NetworkEvent::Up(site, greeted.incarnation));
+        (self.tell)(NetworkEvent::Up(site, greeted.incarnation, kind));
     }
 
     fn gone(&mut self, number: LinkNumber, gone: &Disconnected, now: Duration) {
@@ -327,7 +369,10 @@ impl Links {
                 if is_present {
                     peer.lost(now);
                 }
-                add_counts(self.past.entry(site).or_default(), entry.link.counts());
+                let past = &mut self.past.entry((site, entry.kind)).or_default().counts;
+                add_counts(past, entry.link.counts());
+                past.ring.fill_bytes = 0;
+                past.ring.capacity_bytes = 0;
                 drop(entry.link);
                 (self.tell)(NetworkEvent::Lost(site, greeted.incarnation, why));
             }
@@ -335,7 +380,10 @@ impl Links {
                 if is_present {
                     peer.record_failure(now, is_member);
                 }
-                (self.tell)(NetworkEvent::Unreachable(site, why));
+                (self.tell)(match entry.has_alternative {
+                    true => NetworkEvent::NotOnHost(site, why),
+                    false => NetworkEvent::Unreachable(site, why),
+                });
             }
         }
         if !connects && let Some(peer) = self.peers.get_mut(&site) {
@@ -385,12 +433,14 @@ impl Links {
     }
 
     /// Returns the counters of the connections to each peer.
-    pub(super) fn counts(&self) -> BTreeMap<Site, LinkCounts> {
+    pub(super) fn counts(&self) -> LinkTotals {
         let mut counts = self.past.clone();
         for entry in self.entries.values() {
             if let Some(greeted) = entry.greeted {
-                let site = site_of(greeted.worker);
-                add_counts(counts.entry(site).or_default(), entry.link.counts());
+                let key = (site_of(greeted.worker), entry.kind);
+                let total = counts.entry(key).or_default();
+                add_counts(&mut total.counts, entry.link.counts());
+                total.is_connected = true;
             }
         }
         counts
@@ -420,10 +470,25 @@ fn add_counts(sum: &mut LinkCounts, counts: LinkCounts) {
         bytes_out,
         stray_frames,
         stray_records,
+        ring,
     } = counts;
     sum.frames_in += frames_in;
     sum.bytes_in += bytes_in;
     sum.bytes_out += bytes_out;
     sum.stray_frames += stray_frames;
     sum.stray_records += stray_records;
+    let RingCounts {
+        capacity_bytes,
+        fill_bytes,
+        messages,
+        abandoned,
+        sleeps,
+        full,
+    } = ring;
+    sum.ring.capacity_bytes += capacity_bytes;
+    sum.ring.fill_bytes += fill_bytes;
+    sum.ring.messages += messages;
+    sum.ring.abandoned += abandoned;
+    sum.ring.sleeps += sleeps;
+    sum.ring.full += full;
 }

@@ -1,5 +1,6 @@
 //! Tests with several containers in one process, over loopback.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
@@ -8,8 +9,7 @@ use ardea_coordination::control::Generation;
 use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp, Waker};
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, TcpConfig,
-    TcpTransport, WorkerNumber,
+    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, WorkerNumber,
 };
 
 use super::*;
@@ -17,6 +17,7 @@ use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
 use crate::receive_endpoint::{ReceiveEndpoint, ReceivedItem};
 use crate::remote_edges::StreamConfig;
 use crate::send_endpoint::SendEndpoint;
+use crate::transports::{TransportSetup, Transports};
 
 /// The timeout of any wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,9 +32,29 @@ struct Container {
     life: Option<Generation>,
 }
 
+thread_local! {
+    /// The transport of the containers that this thread starts.
+    static TRANSPORT: Cell<&'static str> = const { Cell::new("auto") };
+}
+
+/// Runs a test over each transport.
+fn over_each_transport(test: impl Fn()) {
+    for transport in ["tcp", "uds", "shm", "auto"] {
+        TRANSPORT.set(transport);
+        test();
+    }
+}
+
 fn container(site: u32, incarnation: u64) -> Container {
+    let setup = TransportSetup {
+        is_protected: false,
+        tls: None,
+        ring_size: None,
+    };
+    let transport = Transports::builtin().make(TRANSPORT.get(), &setup).unwrap();
     let identity = Identity {
-        cluster: "harbour/ferry#1".into(),
+        // Containers of tests that run at the same time do not find each other.
+        cluster: format!("harbour/ferry#{:?}", std::thread::current().id()),
         worker: WorkerNumber(u64::from(site)),
         incarnation,
         token: None,
@@ -41,7 +62,7 @@ fn container(site: u32, incarnation: u64) -> Container {
     let (tell, told) = channel();
     let clock = Clock::system();
     let thread = NetworkThread::start(
-        Box::new(TcpTransport::new(TcpConfig::default()).unwrap()),
+        transport,
         "127.0.0.1:0",
         identity,
         LinkConfig::default(),
@@ -146,6 +167,10 @@ fn said(marker: Marker) -> Option<ReceivedItem> {
 
 #[test]
 fn two_containers_have_one_connection_whoever_hears_of_the_other_first() {
+    over_each_transport(connect_in_any_order);
+}
+
+fn connect_in_any_order() {
     for order in [[0, 1], [1, 0]] {
         let both = [container(1, 1), container(2, 1)];
         for at in order {
@@ -161,6 +186,10 @@ fn two_containers_have_one_connection_whoever_hears_of_the_other_first() {
 
 #[test]
 fn a_stream_goes_on_with_the_next_life_of_its_receiver() {
+    over_each_transport(go_on_with_the_next_life);
+}
+
+fn go_on_with_the_next_life() {
     let ours = container(1, 1);
     let first = container(2, 1);
     ours.hears_of(&[&first]);
@@ -182,7 +211,7 @@ fn a_stream_goes_on_with_the_next_life_of_its_receiver() {
     let second = container(2, 2);
     let mut receiver = second.receives_from(1);
     ours.hears_of(&[&second]);
-    ours.wait_for(|event| *event == NetworkEvent::Up(Site(2), 2));
+    ours.wait_for(|event| matches!(event, NetworkEvent::Up(Site(2), 2, _)));
     got.clear();
     let mut came = Vec::new();
     send(&mut sender, 10..20, || {
@@ -204,6 +233,10 @@ fn a_stream_goes_on_with_the_next_life_of_its_receiver() {
 
 #[test]
 fn in_a_life_of_the_job_nothing_is_sent_behind_what_was_lost() {
+    over_each_transport(send_nothing_behind_a_loss);
+}
+
+fn send_nothing_behind_a_loss() {
     let mut ours = container(1, 1);
     ours.life = Some(Generation(1));
     let first = container(2, 1);
@@ -238,6 +271,10 @@ fn in_a_life_of_the_job_nothing_is_sent_behind_what_was_lost() {
 
 #[test]
 fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() {
+    over_each_transport(repeat_the_barrier);
+}
+
+fn repeat_the_barrier() {
     let mut ours = container(1, 1);
     ours.life = Some(Generation(1));
     let first = container(2, 1);
@@ -278,13 +315,17 @@ fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() 
 
 #[test]
 fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
+    over_each_transport(replace_an_earlier_life);
+}
+
+fn replace_an_earlier_life() {
     let earlier = container(1, 5);
     let theirs = container(2, 1);
     earlier.hears_of(&[&theirs]);
-    theirs.wait_for(|event| *event == NetworkEvent::Up(Site(1), 5));
+    theirs.wait_for(|event| matches!(event, NetworkEvent::Up(Site(1), 5, _)));
     let later = container(1, 6);
     later.hears_of(&[&theirs]);
-    theirs.wait_for(|event| *event == NetworkEvent::Up(Site(1), 6));
+    theirs.wait_for(|event| matches!(event, NetworkEvent::Up(Site(1), 6, _)));
     // The earlier incarnation retries in vain.
     earlier.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
     later.hears_of(&[&theirs]);
@@ -302,6 +343,10 @@ fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
 
 #[test]
 fn the_end_of_a_stream_is_told_to_each_life_of_its_receiver() {
+    over_each_transport(repeat_the_end);
+}
+
+fn repeat_the_end() {
     let ours = container(1, 1);
     let (_berth, mut sender) = ours.sends_to(2);
     // Its processor is dropped before any peer exists.
@@ -318,6 +363,10 @@ fn the_end_of_a_stream_is_told_to_each_life_of_its_receiver() {
 
 #[test]
 fn nobody_waits_for_a_container_that_is_gone_and_no_part_of_the_job() {
+    over_each_transport(drop_data_of_a_former_member);
+}
+
+fn drop_data_of_a_former_member() {
     let ours = container(1, 1);
     let theirs = container(2, 1);
     ours.hears_of(&[&theirs]);
@@ -358,4 +407,67 @@ fn garbage_is_turned_away_and_changes_nothing() {
         .try_iter()
         .find(|it| matches!(it, NetworkEvent::Lost(..)));
     assert_eq!(lost, None);
+}
+
+#[test]
+fn the_transport_of_a_connection_is_the_configured_one_and_auto_is_shared_memory_here() {
+    for (transport, kind) in [
+        ("tcp", "tcp"),
+        ("uds", "uds"),
+        ("shm", "shm"),
+        ("auto", "shm"),
+    ] {
+        TRANSPORT.set(transport);
+        let (ours, theirs) = (container(1, 1), container(2, 1));
+        ours.hears_of(&[&theirs]);
+        for container in [&ours, &theirs] {
+            let up = container.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
+            assert!(
+                matches!(up, NetworkEvent::Up(_, 1, is) if is == kind),
+                "{up:?}"
+            );
+        }
+        until(|| {
+            let counts = ours.thread.network().counts();
+            let ring = counts.get(&(Site(2), kind)).map(|total| total.counts.ring);
+            ring.is_some_and(|ring| (ring.capacity_bytes > 0) == (kind == "shm"))
+        });
+    }
+}
+
+#[test]
+fn a_peer_without_an_address_on_this_host_is_reached_over_the_network_and_shared_memory_again_later()
+ {
+    TRANSPORT.set("tcp");
+    let theirs = container(2, 1);
+    TRANSPORT.set("auto");
+    let ours = container(1, 1);
+    ours.hears_of(&[&theirs]);
+    ours.wait_for(|event| matches!(event, NetworkEvent::NotOnHost(Site(2), _)));
+    ours.wait_for(|event| *event == NetworkEvent::Up(Site(2), 1, "tcp"));
+    let next = container(2, 2);
+    ours.hears_of(&[&next]);
+    ours.wait_for(|event| *event == NetworkEvent::Up(Site(2), 2, "shm"));
+}
+
+#[test]
+fn a_peer_whose_address_on_this_host_does_not_answer_is_reached_over_the_network() {
+    TRANSPORT.set("tcp");
+    let theirs = container(2, 1);
+    let port = port_of(theirs.thread.address());
+    let cluster = format!("harbour/ferry#{:?}", std::thread::current().id());
+    let setup = TransportSetup {
+        is_protected: false,
+        tls: None,
+        ring_size: None,
+    };
+    // Another process has the address on this host.
+    let mut squatter = Transports::builtin().make("uds", &setup).unwrap();
+    let name = ardea_network::exchange::host_address(&cluster, WorkerNumber(2), 1, port);
+    let _listener = squatter.listen(&name).unwrap();
+    TRANSPORT.set("auto");
+    let ours = container(1, 1);
+    ours.hears_of(&[&theirs]);
+    // The other process never answers, so the attempt times out.
+    ours.wait_for(|event| *event == NetworkEvent::Up(Site(2), 1, "tcp"));
 }

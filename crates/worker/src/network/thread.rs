@@ -23,8 +23,11 @@ const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The start parameters of the thread.
 pub(super) struct Setup {
     pub(super) transport: Box<dyn Transport>,
-    /// The listener; `None` for a process that only connects.
-    pub(super) listener: Option<Box<dyn Listener>>,
+    /// The listeners; none for a process that only connects.
+    pub(super) listeners: Vec<Box<dyn Listener>>,
+    /// True if the process connects to all peers; otherwise it connects only to peers with greater
+    /// numbers.
+    pub(super) connects_to_all: bool,
     pub(super) identity: Identity,
     pub(super) config: LinkConfig,
     pub(super) clock: Clock,
@@ -58,15 +61,16 @@ pub(super) fn run(setup: Setup, shared: &Shared) {
 fn work(setup: Setup, shared: &Shared) -> Result<()> {
     let Setup {
         mut transport,
-        mut listener,
+        mut listeners,
+        connects_to_all,
         identity,
         config,
         clock,
         tell,
     } = setup;
-    let connects_to_all = listener.is_none();
     let mut batching = BatchDelay::of_bytes(config.latency);
-    let mut links = Links::new(identity, config, connects_to_all, tell);
+    let scope = transport.scope();
+    let mut links = Links::new(identity, config, (connects_to_all, scope), tell);
     let mut requests = Vec::new();
     let mut publish_at = Duration::ZERO;
     wake_on_time();
@@ -80,7 +84,7 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
             }
             grant(request, &mut links, now);
         }
-        if let Some(listener) = &mut listener {
+        for listener in &mut listeners {
             while links.strangers() < MOST_STRANGERS
                 && let Ok(Some(connection)) = listener.accept()
             {
@@ -103,10 +107,11 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
                 thread::sleep(until - now);
                 transport.wait(Duration::ZERO)?;
             }
-            None => {
+            None if links.may_wait() => {
                 let poll_at = links.next_poll().unwrap_or(now + LONGEST_WAIT);
                 transport.wait(poll_at.saturating_sub(now).min(LONGEST_WAIT))?;
             }
+            None => transport.wait(Duration::ZERO)?,
         }
         woken_at = clock.now();
     }

@@ -21,7 +21,7 @@ use ardea_core::{
 };
 use ardea_engine::{Job, Parallelisms, Program};
 
-use crate::containers::{start, thread_keeping};
+use crate::containers::{over_each_transport, start, thread_keeping};
 use crate::instances::until;
 use crate::jobs::{add, wire};
 use crate::master::{Master, PATIENCE, Plan, plan};
@@ -472,6 +472,10 @@ impl Cluster {
 
 #[test]
 fn what_is_committed_is_published_and_the_next_life_goes_on_from_exactly_there() {
+    over_each_transport(publish_in_each_life);
+}
+
+fn publish_in_each_life() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
         let first = cluster.publish_more(EpochKind::Usual).await;

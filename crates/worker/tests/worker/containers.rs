@@ -1,5 +1,6 @@
 //! Containers as threads of this process, or as separate processes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
@@ -17,6 +18,19 @@ use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies, run, start_f
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};
 use crate::receipts::WithReceipts;
+
+thread_local! {
+    /// The transport of the containers that this thread starts.
+    static TRANSPORT: Cell<&'static str> = const { Cell::new("auto") };
+}
+
+/// Runs a test over each transport between containers.
+pub fn over_each_transport(test: impl Fn()) {
+    for transport in ["tcp", "uds", "shm"] {
+        TRANSPORT.set(transport);
+        test();
+    }
+}
 
 /// Returns the start parameters of a container's worker. The leader's address takes the place of
 /// the metadata store's URL.
@@ -36,6 +50,7 @@ pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
             ("threads".to_string(), "1".to_string()),
             ("worker.heartbeat".to_string(), "50ms".to_string()),
             ("metrics.every".to_string(), "100ms".to_string()),
+            ("worker.transport".to_string(), TRANSPORT.get().to_string()),
         ]),
     }
 }
@@ -122,6 +137,13 @@ impl Child {
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
+    }
+
+    /// Stops the process without ending it.
+    pub fn stop(&self) {
+        let id = self.id().to_string();
+        let stopped = Command::new("kill").args(["-STOP", &id]).status();
+        assert!(stopped.unwrap().success());
     }
 
     /// Requests the end of the process, and waits for it.

@@ -1,13 +1,15 @@
 //! Containers that die, and the effects on others.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use ardea_coordination::control::WorkerStart;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::Result;
 use ardea_engine::Job;
 
-use crate::containers::{Child, process, start, thread, thread_with};
+use crate::containers::{Child, over_each_transport, process, start, thread, thread_with};
 use crate::instances::until;
 use crate::jobs::Relaying;
 use crate::master::{Finder, Master, Plan, plan};
@@ -23,6 +25,10 @@ fn share(job: &Arc<Relaying>) -> Arc<dyn Job> {
 
 #[test]
 fn data_goes_on_when_a_container_that_was_killed_is_there_again() {
+    over_each_transport(survive_a_killed_container);
+}
+
+fn survive_a_killed_container() {
     runtime().block_on(async {
         let mut master = Master::start(plan(RELAY_ELSEWHERE)).await;
         let job = Arc::new(Relaying::default());
@@ -47,6 +53,59 @@ fn data_goes_on_when_a_container_that_was_killed_is_there_again() {
             in_order,
             "numbers may be lost with a container, but not doubled"
         );
+        assert!(!here.is_finished(), "nothing here was restarted");
+        master.say_farewell().await;
+        here.join().unwrap().unwrap();
+    });
+}
+
+/// Starts a container's worker with the smallest rings.
+fn with_small_rings(container: u32, incarnation: u64, master: &str) -> WorkerStart {
+    let mut start = start(container, incarnation, master);
+    // A stopped process is not given up before it is killed.
+    for (key, value) in [
+        ("worker.ring_size", "64KiB"),
+        ("worker.peer_silence", "60s"),
+    ] {
+        start.settings.insert(key.to_string(), value.to_string());
+    }
+    start
+}
+
+#[test]
+fn a_container_may_be_killed_while_the_ring_to_it_is_full() {
+    runtime().block_on(async {
+        let mut master = Master::start(plan(RELAY_ELSEWHERE)).await;
+        let job = Arc::new(Relaying::default());
+        let address = master.address.clone();
+        let here = thread(with_small_rings(1, 1, &address), share(&job));
+        let mut relay = process(&with_small_rings(2, 1, &address));
+        master.start_reading().await;
+        for (incarnation, numbers) in (2..).zip([300, 100_000, 3_000, 5_000, 100_000]) {
+            let process_id = relay.id();
+            until(|| job.through(process_id).len() > 1_000).await;
+            relay.stop();
+            let begin = job.emitted.load(Ordering::Relaxed);
+            let (mut last, mut looks) = (begin, 0);
+            // The source stands still once the ring and the queues before it are full.
+            until(|| {
+                let now = job.emitted.load(Ordering::Relaxed);
+                looks = if now == last { looks + 1 } else { 0 };
+                last = now;
+                now > begin + numbers || looks == 20
+            })
+            .await;
+            relay.kill();
+            relay = process(&with_small_rings(2, incarnation, &address));
+            master
+                .listen_until(|master| master.incarnation(2) == Some(incarnation))
+                .await;
+            master.settled().await;
+        }
+        until(|| job.through(relay.id()).len() > 1_000).await;
+        let results = job.results.lock().unwrap().clone();
+        let in_order = results.is_sorted_by(|(one, _), (other, _)| one < other);
+        assert!(in_order, "numbers may be lost, but not doubled");
         assert!(!here.is_finished(), "nothing here was restarted");
         master.say_farewell().await;
         here.join().unwrap().unwrap();

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use ardea_coordination::control::WorkerStart;
 use ardea_engine::Job;
 
-use crate::containers::{process, start, thread};
+use crate::containers::{over_each_transport, process, start, thread};
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Master, PATIENCE, plan};
 use crate::spread::{embedded, runtime};
 
-pub async fn until(done: impl Fn() -> bool) {
+pub async fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     while !done() {
@@ -50,6 +50,10 @@ fn kill(process: u32) {
 
 #[test]
 fn an_instance_whose_process_is_killed_runs_again_and_nothing_else_was_restarted() {
+    over_each_transport(kill_instances);
+}
+
+fn kill_instances() {
     runtime().block_on(async {
         let plan = plan(&[(1, &[("ticks", 0), ("list", 0)]), (2, &[("relay", 0)])]);
         let mut master = Master::start(plan).await;

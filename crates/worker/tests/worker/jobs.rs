@@ -204,6 +204,7 @@ impl Job for Adding {
 /// Emits an infinite sequence, some numbers a millisecond.
 struct Ticks {
     next: u64,
+    emitted: Arc<AtomicU64>,
     clock: Clock,
 }
 
@@ -214,6 +215,7 @@ impl Processor for Ticks {
         for _ in 0..lane.room().min(20) {
             lane.push(self.next, Timestamp::MIN);
             self.next += 1;
+            self.emitted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Progress::NONE)
     }
@@ -245,6 +247,8 @@ pub struct Relaying {
     pub results: Results<(u64, u64)>,
     /// The number of records for relays decoded by this process.
     pub decoded: Arc<AtomicU64>,
+    /// The number of records emitted by the source in this process.
+    pub emitted: Arc<AtomicU64>,
 }
 
 /// A codec that counts the decoded records.
@@ -289,8 +293,10 @@ impl Job for Relaying {
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
         let mut dag = Dag::new();
         let next = self.first;
+        let emitted = Arc::clone(&self.emitted);
         let ticks = ardea_core::supplier(move || Ticks {
             next,
+            emitted: Arc::clone(&emitted),
             clock: Clock::system(),
         });
         let ticks = add(&mut dag, parallelism, Vertex::new("ticks", ticks));

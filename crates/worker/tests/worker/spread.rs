@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ardea_coordination::packing::PackingPlan;
 use ardea_engine::{Job, JobConfig, Node, NodeConfig};
 
-use crate::containers::{start, thread};
+use crate::containers::{over_each_transport, start, thread};
 use crate::jobs::Adding;
 use crate::master::Master;
 use crate::master::plan;
@@ -53,6 +53,10 @@ fn spread(total: u64, plan: Arc<PackingPlan>) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_job_over_containers_gives_what_it_gives_in_one_process() {
+    over_each_transport(compare_with_one_process);
+}
+
+fn compare_with_one_process() {
     let expected = embedded(50_000);
     assert_eq!(expected.len(), 100);
     let plans = [

@@ -1,0 +1,105 @@
+//! The queue of a connection's unsent buffers, as a stream of bytes.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::exchange::frame::{Payload, SendBuffer};
+use crate::exchange::header::HEADER_BYTES;
+
+/// Maximum number of slices of one vectored write; each frame has up to two.
+const PIECES: usize = 64;
+
+/// Unsent buffers, in order.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    unsent: VecDeque<SendBacklog>,
+    bytes: usize,
+    /// Number of bytes already written of the first unsent buffer.
+    written: usize,
+    max_bytes: usize,
+    max_parcels: usize,
+}
+
+#[derive(Debug)]
+struct SendBacklog {
+    head: [u8; HEADER_BYTES],
+    head_bytes: usize,
+    body: Payload,
+}
+
+impl SendBacklog {
+    fn len(&self) -> usize {
+        self.head_bytes + self.body.len()
+    }
+}
+
+impl SendQueue {
+    /// Creates a queue that accepts no buffer while it has `max_bytes` or `max_parcels`.
+    pub(crate) fn new(max_bytes: usize, max_parcels: usize) -> Self {
+        SendQueue {
+            unsent: VecDeque::with_capacity(max_parcels),
+            bytes: 0,
+            written: 0,
+            max_bytes,
+            max_parcels,
+        }
+    }
+
+    /// Returns the number of unsent bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends a buffer, or returns it if the queue is full.
+    pub(crate) fn push(&mut self, parcel: SendBuffer) -> Result<(), SendBuffer> {
+        if self.bytes >= self.max_bytes || self.unsent.len() >= self.max_parcels {
+            return Err(parcel);
+        }
+        self.bytes += parcel.wire_bytes();
+        self.unsent.push_back(match parcel {
+            SendBuffer::Frame(frame) => SendBacklog {
+                head: frame.header.encode(frame.payload.len()),
+                head_bytes: HEADER_BYTES,
+                body: frame.payload,
+            },
+            SendBuffer::Bundle(body) => SendBacklog {
+                head: [0; HEADER_BYTES],
+                head_bytes: 0,
+                body,
+            },
+        });
+        Ok(())
+    }
+
+    /// Passes the first unsent bytes to `write`, in slices of which none is empty. There may be
+    /// more bytes than these.
+    pub(crate) fn with_pieces<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let mut count = 0;
+        let mut skip = self.written;
+        for parcel in self.unsent.iter().take(PIECES / 2) {
+            for bytes in [&parcel.head[..parcel.head_bytes], &parcel.body[..]] {
+                let rest = &bytes[skip.min(bytes.len())..];
+                skip -= bytes.len() - rest.len();
+                if !rest.is_empty() {
+                    pieces[count] = IoSlice::new(rest);
+                    count += 1;
+                }
+            }
+        }
+        write(&pieces[..count])
+    }
+
+    /// Removes the first `bytes`, which have been sent.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.written += bytes;
+        while let Some(front) = self.unsent.front() {
+            if self.written < front.len() {
+                break;
+            }
+            self.written -= front.len();
+            self.unsent.pop_front();
+        }
+    }
+}
