@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing};
+use ardea_codec::ExchangeData;
+use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
@@ -41,6 +42,21 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name.into(), vec![self.from], 1, lower)
+    }
+
+    /// Works like [`extend_with`](Self::extend_with) for a step with a second input: the rows of
+    /// `table`, sent to every instance. The table is read to its end first, and does not hold back
+    /// the watermark. `name` is that of the step.
+    ///
+    /// # Panics
+    /// If the table belongs to another pipeline.
+    pub fn extend_with_table<V: Clone + ExchangeData, B2: Ends, E2, U>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, B2, E2>,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        self.add_broadcast_step(name, table, Priority::FIRST, make)
     }
 
     /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no
