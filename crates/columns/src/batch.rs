@@ -3,10 +3,11 @@
 use std::any::Any;
 
 use ardea_core::{Chunk, Error, ErrorCode, Inbox, Ordinal, Outbox, Records, Result, Timestamp};
-use arrow_array::{BooleanArray, RecordBatch};
+use arrow_array::{BooleanArray, RecordBatch, UInt32Array};
 use arrow_schema::Schema;
 use arrow_select::concat::concat_batches;
 use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
 
 use crate::error::arrow_error;
 
@@ -98,6 +99,14 @@ impl ColumnBatch {
             .map_err(|error| arrow_error("a batch could not be filtered", error))?;
         let times = self.times.iter().zip(keep.iter());
         let times = times.filter_map(|(time, keep)| keep.unwrap_or(false).then_some(*time));
+        ColumnBatch::new(records, times.collect())
+    }
+
+    /// Returns a copy of the records at `rows`, which exist.
+    pub(crate) fn take_rows(&self, rows: &UInt32Array) -> Result<ColumnBatch> {
+        let records = take_record_batch(&self.records, rows)
+            .map_err(|error| arrow_error("records could not be taken from a batch", error))?;
+        let times = rows.values().iter().map(|row| self.times[*row as usize]);
         ColumnBatch::new(records, times.collect())
     }
 

@@ -119,6 +119,28 @@ impl KeyColumns {
         self.columns.iter().map(|column| &column.field)
     }
 
+    /// Returns the indexes of the columns.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|column| column.index)
+    }
+
+    /// Returns both keys such that equal values are equal keys: a column that is nullable in one
+    /// of them is nullable in both.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if their numbers of columns or the types differ.
+    pub(crate) fn aligned(mut self, mut other: KeyColumns) -> Result<(KeyColumns, KeyColumns)> {
+        if self.columns.len() != other.columns.len() {
+            let (left, right) = (self.columns.len(), other.columns.len());
+            let what = format!("a join has a key of {left} columns and one of {right}");
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint("give them in pairs"));
+        }
+        for (left, right) in self.columns.iter_mut().zip(&mut other.columns) {
+            left.align(right)?;
+        }
+        Ok((self, other))
+    }
+
     /// Encodes the keys of a batch.
     pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<EncodedKeys> {
         let columns = self.columns.iter().map(|column| {
@@ -167,6 +189,31 @@ impl KeyColumns {
             cast_to(&values, column.field.data_type())
         });
         columns.collect()
+    }
+}
+
+impl KeyColumn {
+    /// Makes both columns nullable if any is.
+    fn align(&mut self, other: &mut KeyColumn) -> Result<()> {
+        let is_time =
+            |column: &KeyColumn| matches!(column.field.data_type(), DataType::Timestamp(..));
+        if self.kind != other.kind || is_time(self) != is_time(other) {
+            let (left, right) = (&self.field, &other.field);
+            let what = format!(
+                "the key columns {:?} of the type {} and {:?} of the type {} are never equal",
+                left.name(),
+                left.data_type(),
+                right.name(),
+                right.data_type()
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("cast one of them to the type of the other"));
+        }
+        let is_nullable = self.field.is_nullable() || other.field.is_nullable();
+        for column in [self, other] {
+            column.field = Arc::new(column.field.as_ref().clone().with_nullable(is_nullable));
+        }
+        Ok(())
     }
 }
 

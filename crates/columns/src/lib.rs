@@ -16,14 +16,19 @@
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
 //!   steps on single records;
 //! * [`KeyColumns`], [`ColumnScatter`]: keys, with the partitions of the same keys in Rust;
-//! * [`AggregateExpr`], [`ColumnSliceP`], [`AccumulatorCombine`], [`WindowColumnsP`]: windows.
+//! * [`ColumnRollingP`], [`ColumnDistinctP`]: steps with a state per key;
+//! * [`AggregateExpr`], [`ColumnSliceP`], [`AccumulatorCombine`], [`ColumnSessionP`],
+//!   [`WindowColumnsP`]: windows;
+//! * [`TopRecords`]: the records with the greatest values;
+//! * [`ColumnHashJoinP`]: joins with a table. Other joins are those of rows.
 //!
 //! # Invariants
 //!
 //! * A key of columns has the canonical bytes of the same key in Rust.
 //! * A record that cannot be decoded, or for which an expression has no value, is reported; the
 //!   other records of its batch are not lost.
-//! * The state of windows is that of [`SlidingWindowP`](ardea_operators::SlidingWindowP).
+//! * The state of windows is that of [`SlidingWindowP`](ardea_operators::SlidingWindowP) and
+//!   [`SessionWindowP`](ardea_operators::SessionWindowP).
 //! * Sums do not depend on the order of records, on threads or on batches.
 //!
 //! See [`Columns`] for an example.
@@ -39,13 +44,17 @@ mod decode;
 mod encode;
 mod error;
 mod expr;
+mod join;
 mod key;
+mod keyed;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod record;
 mod rows;
 mod sink;
 mod steps;
 mod stream;
+mod top;
 mod window;
 
 #[cfg(test)]
@@ -60,13 +69,16 @@ pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
 pub use encode::{ColumnEncode, CsvEncoder, JsonEncoder, write_json_lines};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
+pub use join::ColumnHashJoinP;
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
+pub use keyed::{ColumnDistinctP, ColumnRollingP};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
 pub use sink::ColumnSink;
 pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
+pub use top::{TopRecords, all_with_max, top_n};
 pub use window::{
-    Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction,
-    BoundAggregate, ColumnArgument, ColumnExtreme, ColumnSliceP, WindowColumnsP, avg, count,
-    count_of, max, min, sum,
+    Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction, BatchPart,
+    BoundAggregate, ColumnArgument, ColumnExtreme, ColumnSessionP, ColumnSliceP, GroupAggregates,
+    GroupFunction, WindowColumnsP, avg, count, count_of, max, min, sum,
 };

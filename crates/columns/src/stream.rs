@@ -1,27 +1,32 @@
 //! Streams of records in columns.
 
+mod bound_aggregates;
+mod joins;
+mod keyed;
+mod top;
+mod windowed;
+
 use std::sync::Arc;
 
 use ardea_core::{
-    Boundedness, ChunkCodec, Ends, Error, ErrorCode, Instance, Processor, ProcessorSupplier,
-    Result, Routing, Source, Timestamp, WatermarkPolicy,
+    Boundedness, ChunkCodec, Error, Instance, Processor, ProcessorSupplier, Result, Routing,
+    Source, WatermarkPolicy,
 };
-use ardea_operators::{Firing, Partial, WindowResult, WindowSpec};
-use ardea_pipeline::{HasEventTime, Pipeline, Stream, Timed, Untimed, Window};
+use ardea_pipeline::{Pipeline, Stream, Timed, Untimed};
 use arrow_schema::{Schema, SchemaRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::batch_codec::ColumnCodec;
 use crate::expr::{BoundExpr, Expr};
-use crate::key::{ColumnScatter, GroupKey, KeyColumns};
+use crate::key::KeyColumns;
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
 use crate::sink::ColumnSink;
 use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
-use crate::window::{
-    AccumulatorCombine, AccumulatorRow, AggregateExpr, BoundAggregate, ColumnArgument,
-    ColumnSliceP, WindowColumnsP,
-};
+use crate::window::ColumnArgument;
+
+pub use keyed::KeyedColumns;
+pub use windowed::WindowedColumns;
 
 /// A record of a stream whose chunks are [`ColumnBatch`](crate::ColumnBatch)es. It has no values.
 #[derive(Clone, Copy, Debug)]
@@ -239,210 +244,6 @@ impl<T: Serialize + Send + 'static, B: Boundedness, E> IntoColumns<B, E> for Str
             schema: Ok(schema),
         }
     }
-}
-
-/// A stream of records in columns, grouped by a key.
-#[must_use = "a grouped stream does nothing until it is aggregated"]
-pub struct KeyedColumns<B, E> {
-    columns: Columns<B, E>,
-    key: Result<KeyColumns>,
-}
-
-impl<B: Boundedness, E> KeyedColumns<B, E> {
-    /// Adds a custom step whose instances receive the batches of their keys, and emit batches of
-    /// `schema`. Each key has the partition of the same key in Rust.
-    pub fn custom<P: Processor + 'static>(
-        self,
-        name: impl Into<String>,
-        schema: SchemaRef,
-        make: impl Fn(&KeyColumns) -> Result<P> + Send + Sync + 'static,
-    ) -> Columns<B, E> {
-        let codec: Arc<dyn ChunkCodec> = Arc::new(ColumnCodec);
-        let (routing, make, schema) = match self.columns.schema.and(self.key) {
-            Ok(key) => {
-                let by_key = Routing::Keyed(Arc::new(ColumnScatter::new(key.clone())));
-                (by_key, supplier(move || make(&key)), Ok(schema))
-            }
-            Err(error) => (Routing::AllToOne, failing(&error), Err(error)),
-        };
-        Columns {
-            stream: self
-                .columns
-                .stream
-                .exchange_with(name, (routing, codec), make),
-            schema,
-        }
-    }
-}
-
-impl<B: Ends, E> KeyedColumns<B, E> {
-    /// Aggregates all records of each key at the end of a bounded stream: one record with the key
-    /// and the aggregates. Without records there is no result. For unbounded streams, use windows.
-    pub fn aggregate(
-        self,
-        name: impl Into<String>,
-        aggregates: impl IntoIterator<Item = AggregateExpr>,
-    ) -> Columns<B, E> {
-        let aggregates: Vec<_> = aggregates.into_iter().collect();
-        let Columns { stream, schema } = self.columns;
-        let bound = schema.and_then(|schema| bind(self.key?, &schema, None, &aggregates));
-        let (bound, schema) = BoundAggregates::or_failing(bound);
-        let by_key = stream
-            .extend_with::<PartialRow>("partial", bound.first)
-            .key_by(|partial| partial.key.clone());
-        let whole = |(key, value)| WindowResult {
-            start: Timestamp::MIN,
-            end: Timestamp::MAX,
-            key,
-            value,
-            firing: Firing::OnTime,
-        };
-        let results = match bound.deducts {
-            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
-            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
-        };
-        Columns {
-            stream: results.map(whole).extend_with("results", bound.results),
-            schema,
-        }
-    }
-}
-
-impl<B: Boundedness, E: HasEventTime> KeyedColumns<B, E> {
-    /// Assigns the records of each key to event-time windows.
-    pub fn window(self, window: Window) -> WindowedColumns<B, E> {
-        WindowedColumns {
-            keyed: self,
-            window,
-        }
-    }
-}
-
-/// A keyed stream of records in columns, assigned to windows.
-#[must_use = "a windowed stream does nothing until it is aggregated"]
-pub struct WindowedColumns<B, E> {
-    keyed: KeyedColumns<B, E>,
-    window: Window,
-}
-
-/// A partial result between the stages of an aggregate.
-type PartialRow = Partial<GroupKey, AccumulatorRow>;
-
-/// Bound aggregates, and the processors before and after their second stage.
-struct BoundAggregates {
-    first: Arc<dyn ProcessorSupplier>,
-    results: Arc<dyn ProcessorSupplier>,
-    aggregates: Vec<BoundAggregate>,
-    deducts: bool,
-}
-
-impl BoundAggregates {
-    /// Returns the aggregates and the schema of their results. If they are not bound, the
-    /// processors fail.
-    fn or_failing(bound: Result<(Self, SchemaRef)>) -> (Self, Result<SchemaRef>) {
-        match bound {
-            Ok((bound, schema)) => (bound, Ok(schema)),
-            Err(error) => {
-                let bound = BoundAggregates {
-                    first: failing(&error),
-                    results: failing(&error),
-                    aggregates: Vec::new(),
-                    deducts: true,
-                };
-                (bound, Err(error))
-            }
-        }
-    }
-}
-
-impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
-    /// Emits one record per key and window when the watermark reaches the window's end: the bounds
-    /// of the window, the key, and the aggregates. See [`WindowColumnsP`]. Late records are
-    /// counted.
-    pub fn aggregate(
-        self,
-        name: impl Into<String>,
-        aggregates: impl IntoIterator<Item = AggregateExpr>,
-    ) -> Columns<B, Timed> {
-        self.aggregate_and_late(name, aggregates).0
-    }
-
-    /// Works like [`aggregate`](Self::aggregate), and returns the late records as a second stream.
-    pub fn aggregate_and_late(
-        self,
-        name: impl Into<String>,
-        aggregates: impl IntoIterator<Item = AggregateExpr>,
-    ) -> (Columns<B, Timed>, Columns<B, Timed>) {
-        let aggregates: Vec<_> = aggregates.into_iter().collect();
-        let Columns { stream, schema } = self.keyed.columns;
-        let input = schema.clone();
-        let window = self.window;
-        let bound = schema.and_then(|schema| {
-            let spec = spec_of(window)?;
-            bind(self.keyed.key?, &schema, Some(spec), &aggregates)
-        });
-        let (bound, schema) = BoundAggregates::or_failing(bound);
-        let partials = stream.extend_with::<PartialRow>("partial", bound.first);
-        let late = partials.second_output::<ColumnRecord>().with_source_time();
-        let by_key = partials
-            .key_by(|partial| partial.key.clone())
-            .window(window);
-        let results = match bound.deducts {
-            true => by_key.aggregate(name, AccumulatorCombine::<true>::new(&bound.aggregates)),
-            false => by_key.aggregate(name, AccumulatorCombine::<false>::new(&bound.aggregates)),
-        };
-        let results = results.extend_with("results", bound.results);
-        let results = Columns {
-            stream: results,
-            schema,
-        };
-        let late = Columns {
-            stream: late,
-            schema: input,
-        };
-        (results, late)
-    }
-}
-
-/// Returns the bounds of windows.
-fn spec_of(window: Window) -> Result<WindowSpec> {
-    window.spec()?.ok_or_else(|| {
-        let what = "records in columns have no session windows yet";
-        Error::new(ErrorCode::InvalidJob, what).hint("convert them to rows first: .rows::<T>()")
-    })
-}
-
-/// Binds aggregates by key, in windows or over all records.
-fn bind(
-    key: KeyColumns,
-    schema: &Schema,
-    windows: Option<WindowSpec>,
-    aggregates: &[AggregateExpr],
-) -> Result<(BoundAggregates, SchemaRef)> {
-    let bound = aggregates.iter().map(|it| it.bind(schema));
-    let aggregates = bound.collect::<Result<Vec<_>>>()?;
-    let results = match windows {
-        Some(_) => WindowColumnsP::new,
-        None => WindowColumnsP::without_bounds,
-    };
-    let schema = Arc::clone(results(key.clone(), aggregates.clone())?.schema());
-    let deducts = aggregates.iter().all(BoundAggregate::deducts);
-    let parts = (key, aggregates.clone());
-    let of_results = parts.clone();
-    let first = move || {
-        let (key, aggregates) = parts.clone();
-        Ok(match windows {
-            Some(windows) => ColumnSliceP::new(windows, key, aggregates),
-            None => ColumnSliceP::of_all(key, aggregates),
-        })
-    };
-    let bound = BoundAggregates {
-        first: supplier(first),
-        results: supplier(move || results(of_results.0.clone(), of_results.1.clone())),
-        aggregates,
-        deducts,
-    };
-    Ok((bound, schema))
 }
 
 fn select(columns: &[Expr], schema: &Schema) -> Result<BoundStep> {

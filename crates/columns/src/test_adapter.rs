@@ -1,5 +1,6 @@
 //! Drives processors of columns by the test kit, whose inputs and outputs are rows.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub(crate) struct Around<P, U> {
     output: PhantomData<fn() -> U>,
 }
 
-/// Converts the input of a processor that emits rows to columns.
+/// Converts the input of a processor that emits rows to columns, and its late records to rows.
 pub(crate) struct Before<P>(pub(crate) P);
 
 impl<P, U> Around<P, U> {
@@ -71,6 +72,10 @@ impl<P, U> Around<P, U> {
             inner,
             output: PhantomData,
         }
+    }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
     }
 }
 
@@ -144,6 +149,14 @@ impl<P: Processor, U: FromColumns> Processor for Around<P, U> {
         self.call(outbox, |inner, own| inner.on_wake(own))
     }
 
+    fn unsaved_state(&self) -> Option<&'static str> {
+        self.inner.unsaved_state()
+    }
+
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Box::new(self.inner).hand_over_state()
+    }
+
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
         self.inner.checkpointed()
     }
@@ -155,6 +168,9 @@ impl<P: Processor> Processor for Before<P> {
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if outbox.lanes() > 1 {
+            return self.process_and_late(input, inbox, outbox);
+        }
         let mut columns = converted(inbox, inbox.len())?;
         let before = columns.len();
         self.0.process(input, &mut columns, outbox)?;
@@ -172,6 +188,43 @@ impl<P: Processor> Processor for Before<P> {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.0.complete(outbox)
+    }
+
+    fn unsaved_state(&self) -> Option<&'static str> {
+        self.0.unsaved_state()
+    }
+
+    fn hand_over_state(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Box::new(self.0).hand_over_state()
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.0.checkpointed()
+    }
+}
+
+impl<P: Processor> Before<P> {
+    /// Calls a processor that emits late records only, and converts them to rows.
+    fn process_and_late(
+        &mut self,
+        input: Ordinal,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+    ) -> Result<()> {
+        let mut lane = outbox.lane::<Row>(Ordinal::SECOND)?;
+        let count = lane.room().min(inbox.len());
+        let mut columns = converted(inbox, count)?;
+        let mut own = Outbox::new(2, usize::MAX);
+        self.0.process(input, &mut columns, &mut own)?;
+        assert!(columns.is_empty() && own.take_chunk(0, Chunk::default).is_none());
+        if let Some(mut late) = own.take_chunk(1, Chunk::default) {
+            let batch = late.batch::<ColumnBatch>()?.take();
+            let rows = Row::from_columns(batch.records()).into_iter();
+            rows.zip(batch.times())
+                .for_each(|(row, time)| lane.push(row, *time));
+        }
+        inbox.rows::<Row>()?.discard_front(count);
+        Ok(())
     }
 }
 

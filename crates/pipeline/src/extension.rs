@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing, Sink};
+use ardea_codec::ExchangeData;
+use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing, Sink};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
@@ -47,6 +48,21 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// between processes.
     pub fn write_with(self, sink: Sink<T>, codec: Arc<dyn ChunkCodec>) {
         self.end_in(sink, EdgeInput::with_codec(Routing::Forward, codec));
+    }
+
+    /// Works like [`extend_with`](Self::extend_with) for a step with a second input: the rows of
+    /// `table`, sent to every instance. The table is read to its end first, and does not hold back
+    /// the watermark. `name` is that of the step.
+    ///
+    /// # Panics
+    /// If the table belongs to another pipeline.
+    pub fn extend_with_table<V: Clone + ExchangeData, B2: Ends, E2, U>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, B2, E2>,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        self.add_broadcast_step(name, table, Priority::FIRST, make)
     }
 
     /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_codec::{ExchangeData, StateValue, state_codec_of};
 use ardea_core::{
-    Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
+    Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, ProcessorSupplier, Routing,
     Timestamp, supplier,
 };
 use ardea_operators::{
@@ -164,13 +164,14 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         } else {
             Priority::NORMAL
         };
-        self.add_broadcast_step(name, news, priority, move || {
+        let make = supplier(move || {
             let step = BroadcastInputP::new(Arc::clone(&logic));
             match state_codec_of() {
                 Some(codec) => step.with_codec(codec),
                 None => step,
             }
-        })
+        });
+        self.add_broadcast_step(name, news, priority, make)
     }
 
     /// Adds a hash join with a table, which is read to its end first.
@@ -189,34 +190,33 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
     {
         let logic = Arc::new(logic);
-        self.add_broadcast_step(name, table, Priority::FIRST, move || {
+        let make = supplier(move || {
             let step = HashJoinP::new(Arc::clone(&logic));
             match state_codec_of() {
                 Some(codec) => step.with_codec(codec),
                 None => step,
             }
-        })
+        });
+        self.add_broadcast_step(name, table, Priority::FIRST, make)
     }
 
     /// Adds a step that follows its first input, with a second input broadcast to every instance.
     ///
     /// ```text
     /// stream ──forward────▶ name
-    /// add_broadcast_step ──broadcast──▶
+    /// beside ──broadcast──▶
     /// ```
-    fn add_broadcast_step<V, B2, E2, U, P>(
+    pub(crate) fn add_broadcast_step<V, B2, E2, U>(
         self,
         name: impl Into<String>,
         beside: Stream<V, B2, E2>,
         priority: Priority,
-        make: impl Fn() -> P + Send + Sync + 'static,
+        make: Arc<dyn ProcessorSupplier>,
     ) -> Stream<U, B, E>
     where
         V: Clone + ExchangeData,
-        P: Processor + 'static,
     {
         self.assert_same_pipeline(&beside.pipeline);
-        let make = supplier(make);
         let to_all = EdgeInput::of::<V>(Routing::broadcast::<V>());
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let stream = lowering.follow(name, inputs[0], Arc::clone(&make));

@@ -116,6 +116,17 @@ impl Window {
         })
     }
 
+    /// Returns the checked session windows; `None` for other windows.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the lengths or the time zone are not valid.
+    pub fn session_spec(self) -> Result<Option<SessionSpec>> {
+        Ok(match self.check()? {
+            Checked::Sliding(_) => None,
+            Checked::Session(spec) => Some(spec),
+        })
+    }
+
     pub(crate) fn check(self) -> Result<Checked> {
         Ok(match self.shape {
             Shape::Sliding { length, slide } => Checked::Sliding(

@@ -2,11 +2,9 @@
 
 use ardea_core::{Chunk, Error, ErrorCode, Result, Scatter};
 use arrow_array::UInt32Array;
-use arrow_select::take::take_record_batch;
 
 use super::KeyColumns;
 use crate::batch::{ColumnBatch, append_to};
-use crate::error::arrow_error;
 
 /// The partitioner of edges that carry [`ColumnBatch`]es: each record goes to the consumer that
 /// owns the partition of its key.
@@ -45,13 +43,7 @@ impl Scatter for ColumnScatter {
             if rows.is_empty() {
                 continue;
             }
-            let times = rows
-                .iter()
-                .map(|row| batch.times()[*row as usize])
-                .collect();
-            let records = take_record_batch(batch.records(), &UInt32Array::from(rows))
-                .map_err(|error| arrow_error("a batch could not be partitioned", error))?;
-            append_to(to, ColumnBatch::new(records, times)?)?;
+            append_to(to, batch.take_rows(&UInt32Array::from(rows))?)?;
         }
         batch.take();
         Ok(())

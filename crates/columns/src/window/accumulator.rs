@@ -1,5 +1,7 @@
 //! The accumulators of aggregates.
 
+use std::cmp::Ordering;
+
 use ardea_aggregate::ExactSum;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt64Type};
@@ -65,17 +67,23 @@ pub enum ColumnExtreme {
 pub struct AccumulatorRow(pub Box<[Accumulator]>);
 
 impl ColumnExtreme {
-    /// Returns true if the value is less than the other. NaN is the greatest float.
-    fn is_less(&self, other: &ColumnExtreme) -> bool {
+    /// Compares the value with another one of the same type. NaN is the greatest float, and equals
+    /// itself; zeros are equal.
+    pub(crate) fn compare(&self, other: &ColumnExtreme) -> Ordering {
         match (self, other) {
-            (ColumnExtreme::Integer(a), ColumnExtreme::Integer(b)) => a < b,
+            (ColumnExtreme::Integer(a), ColumnExtreme::Integer(b)) => a.cmp(b),
             (ColumnExtreme::Float(a), ColumnExtreme::Float(b)) => {
-                a < b || (b.is_nan() && !a.is_nan())
+                let with_nan = || a.is_nan().cmp(&b.is_nan());
+                a.partial_cmp(b).unwrap_or_else(with_nan)
             }
-            (ColumnExtreme::Text(a), ColumnExtreme::Text(b)) => a < b,
+            (ColumnExtreme::Text(a), ColumnExtreme::Text(b)) => a.cmp(b),
             // The values of one aggregate have one type.
-            _ => false,
+            _ => Ordering::Equal,
         }
+    }
+
+    fn is_less(&self, other: &ColumnExtreme) -> bool {
+        self.compare(other).is_lt()
     }
 }
 
@@ -94,7 +102,7 @@ impl Accumulator {
     }
 
     #[inline]
-    fn add_integer(&mut self, value: i128) {
+    pub(super) fn add_integer(&mut self, value: i128) {
         match self {
             Accumulator::Count(count) => *count += 1,
             Accumulator::Integers { sum, count } => {
@@ -106,7 +114,7 @@ impl Accumulator {
     }
 
     #[inline]
-    fn add_float(&mut self, value: f64) {
+    pub(super) fn add_float(&mut self, value: f64) {
         match self {
             Accumulator::Floats { sum, count } => {
                 sum.add(value);
@@ -116,7 +124,7 @@ impl Accumulator {
         }
     }
 
-    fn add_text(&mut self, value: &str) {
+    pub(super) fn add_text(&mut self, value: &str) {
         // Most values replace no other: they are compared before they are copied.
         let replaces = match self {
             Accumulator::Least(Some(ColumnExtreme::Text(least))) => *value < **least,

@@ -181,6 +181,17 @@ impl AggregateExpr {
         })
     }
 
+    /// Returns the bound argument, cast to the type in which it is accumulated.
+    pub(crate) fn bind_argument(&self, schema: &Schema) -> Result<BoundExpr> {
+        match self.bind(schema)?.argument {
+            Some(argument) => Ok(argument),
+            None => Err(Error::new(
+                ErrorCode::Internal,
+                "an aggregate has no argument",
+            )),
+        }
+    }
+
     /// Returns the type in which an argument of type `kind` is accumulated.
     fn accumulated_type(&self, kind: &DataType) -> Option<DataType> {
         let is_extreme = matches!(
@@ -217,8 +228,13 @@ impl BoundAggregate {
         )
     }
 
+    /// Returns the argument, cast to the type in which it is accumulated.
+    pub(crate) fn argument(&self) -> Option<&BoundExpr> {
+        self.argument.as_ref()
+    }
+
     /// Returns an empty accumulator.
-    pub(super) fn create(&self) -> Accumulator {
+    pub(crate) fn create(&self) -> Accumulator {
         let argument = self.argument.as_ref().map(|it| it.field().data_type());
         let is_float = argument == Some(&DataType::Float64);
         match self.function {

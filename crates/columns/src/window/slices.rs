@@ -11,8 +11,8 @@ use ardea_operators::{KeyIndex, Partial, Slice, WindowSpec, require_times};
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::filter::filter;
 
-use super::accumulator::add_values;
-use super::{Accumulator, AccumulatorRow, BoundAggregate};
+use super::BoundAggregate;
+use super::group_function::{BatchPart, GroupAggregates, GroupFunction};
 use crate::batch::{ColumnBatch, emit, take_if_free};
 use crate::error::arrow_error;
 use crate::key::{EncodedKeys, GroupKey, KeyColumns};
@@ -21,7 +21,7 @@ use crate::steps::ExprList;
 /// The default maximum number of groups over all open slices.
 const MOST_GROUPS: usize = 64 * 1024;
 
-/// Aggregates the records of each key over slices of time.
+/// Aggregates the records of each key over slices of time, or computes another function of them.
 ///
 /// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, at the end of
 /// an epoch, or when there are more than [`groups_max`](Self::groups_max) groups. It therefore has
@@ -32,15 +32,15 @@ const MOST_GROUPS: usize = 64 * 1024;
 /// Late records are counted and sent to the second output, if the vertex has one. A record for
 /// which an argument of an aggregate has no value is handled by the error policy; the default is
 /// dead letters.
-pub struct ColumnSliceP {
+pub struct ColumnSliceP<F: GroupFunction = GroupAggregates> {
     /// The slices; `None` if all records are in one.
     spec: Option<WindowSpec>,
     key: KeyColumns,
-    aggregates: Vec<BoundAggregate>,
+    function: F,
     arguments: ExprList,
-    open: BTreeMap<Slice, SliceGroups>,
+    open: BTreeMap<Slice, SliceGroups<F::Values>>,
     /// The slice being emitted, and the number of groups emitted.
-    emitting: Option<(Slice, SliceGroups, usize)>,
+    emitting: Option<(Slice, SliceGroups<F::Values>, usize)>,
     groups_max: usize,
     /// True while all slices are emitted, closed or not.
     relieving: bool,
@@ -50,32 +50,35 @@ pub struct ColumnSliceP {
     groups: Vec<u32>,
 }
 
-/// The groups of a slice, and the accumulators of each aggregate by group.
+/// The groups of a slice, and their values.
 #[derive(Default)]
-struct SliceGroups {
+struct SliceGroups<V> {
     keys: KeyIndex<GroupKey>,
-    accumulators: Vec<Vec<Accumulator>>,
+    values: V,
 }
 
 impl ColumnSliceP {
     /// Creates a first stage with the slices of `spec`.
     pub fn new(spec: WindowSpec, key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
-        ColumnSliceP::with(Some(spec), key, aggregates)
+        ColumnSliceP::with(Some(spec), key, GroupAggregates(aggregates))
     }
 
     /// Creates a first stage without windows: all records are in one slice, which ends with the
     /// input. Records need no event time.
     pub fn of_all(key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
-        ColumnSliceP::with(None, key, aggregates)
+        ColumnSliceP::with(None, key, GroupAggregates(aggregates))
     }
+}
 
-    fn with(spec: Option<WindowSpec>, key: KeyColumns, aggregates: Vec<BoundAggregate>) -> Self {
-        let arguments = aggregates.iter().filter_map(|it| it.argument.clone());
+impl<F: GroupFunction> ColumnSliceP<F> {
+    /// Creates a first stage of a function of each group, with the slices of `spec` if there are
+    /// windows.
+    pub(crate) fn with(spec: Option<WindowSpec>, key: KeyColumns, function: F) -> Self {
         ColumnSliceP {
             spec,
             key,
-            arguments: ExprList::new(arguments.collect()),
-            aggregates,
+            arguments: ExprList::new(function.arguments()),
+            function,
             open: BTreeMap::new(),
             emitting: None,
             groups_max: MOST_GROUPS,
@@ -112,15 +115,12 @@ impl ColumnSliceP {
                 self.emitting = Some((slice, groups, 0));
                 continue;
             };
-            let mut lane = outbox.lane::<Partial<GroupKey, AccumulatorRow>>(Ordinal::FIRST)?;
+            let mut lane = outbox.lane::<Partial<GroupKey, F::Acc>>(Ordinal::FIRST)?;
             let spec = self.spec.as_ref();
             let time = spec.map_or(Timestamp::MIN, |spec| spec.last_of(*slice));
             let after = groups.keys.len().min(*next + lane.room());
             for group in *next..after {
-                let take = |all: &mut Vec<Accumulator>| {
-                    std::mem::replace(&mut all[group], Accumulator::Count(0))
-                };
-                let acc = AccumulatorRow(groups.accumulators.iter_mut().map(take).collect());
+                let acc = self.function.take(&mut groups.values, group);
                 let key = groups.keys.keys()[group].clone();
                 lane.push(Partial { key, acc }, time);
             }
@@ -176,7 +176,13 @@ impl ColumnSliceP {
     }
 
     /// Adds the records of a batch to the groups of their slices.
-    fn add(&mut self, times: &[Timestamp], keys: &EncodedKeys, arguments: &[ArrayRef]) {
+    fn add(
+        &mut self,
+        batch: &ColumnBatch,
+        keys: &EncodedKeys,
+        arguments: &[ArrayRef],
+    ) -> Result<()> {
+        let times = batch.times();
         let mut first = 0;
         while first < times.len() {
             let (slice, after) = match &self.spec {
@@ -189,45 +195,27 @@ impl ColumnSliceP {
                     (slice, first + run.count().max(1))
                 }
             };
-            let groups = self.open.entry(slice).or_default();
-            groups.add(
-                &self.aggregates,
-                keys,
+            let open = self.open.entry(slice).or_default();
+            self.groups.clear();
+            keys.group(first..after, &mut self.groups, |key| {
+                open.keys.find_or_insert(key).0
+            });
+            let part = BatchPart {
+                records: batch.records(),
                 arguments,
-                first..after,
-                &mut self.groups,
-            );
+                rows: first..after,
+                groups: &self.groups,
+            };
+            let slots = open.keys.slots();
+            self.function.add(&mut open.values, slots, &part)?;
             first = after;
         }
+        self.groups.clear();
+        Ok(())
     }
 }
 
-impl SliceGroups {
-    /// Adds the records at `rows`.
-    fn add(
-        &mut self,
-        aggregates: &[BoundAggregate],
-        keys: &EncodedKeys,
-        arguments: &[ArrayRef],
-        rows: std::ops::Range<usize>,
-        groups: &mut Vec<u32>,
-    ) {
-        groups.clear();
-        let (start, length) = (rows.start, rows.len());
-        keys.group(rows, groups, |key| self.keys.find_or_insert(key).0);
-        self.accumulators.resize_with(aggregates.len(), Vec::new);
-        let mut arguments = arguments.iter();
-        for (aggregate, accumulators) in aggregates.iter().zip(&mut self.accumulators) {
-            accumulators.resize_with(self.keys.slots(), || aggregate.create());
-            let values = aggregate.argument.as_ref().and_then(|_| arguments.next());
-            let values = values.map(|values| values.slice(start, length));
-            add_values(accumulators, groups, values.as_ref());
-        }
-        groups.clear();
-    }
-}
-
-impl Processor for ColumnSliceP {
+impl<F: GroupFunction> Processor for ColumnSliceP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.arguments.attach(context);
         self.metrics = Arc::clone(&context.metrics);
@@ -256,8 +244,7 @@ impl Processor for ColumnSliceP {
         }
         let (batch, arguments) = evaluated;
         let keys = self.key.encode(batch.records())?;
-        self.add(batch.times(), &keys, &arguments);
-        Ok(())
+        self.add(&batch, &keys, &arguments)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {

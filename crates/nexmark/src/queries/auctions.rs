@@ -89,7 +89,7 @@ fn won(run: &QueryRun, p: &Pipeline) -> Stream<WonAuction, Bounded, Timed> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct OfCategory {
+pub(super) struct OfCategory {
     category: u64,
     price: f64,
 }
@@ -103,7 +103,7 @@ pub(super) fn q4(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct OfSeller {
+pub(super) struct OfSeller {
     seller: u64,
     price: f64,
 }

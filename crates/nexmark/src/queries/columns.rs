@@ -2,14 +2,16 @@
 //!
 //! Only the fields that a query uses are decoded.
 
+mod auctions;
 mod bids;
+mod joins;
 mod windows;
 
 use std::sync::Arc;
 
 use ardea_columns::files::{self, ColumnFiles};
 use ardea_columns::{ColumnArgument, Columns, Expr, col};
-use ardea_core::{Bounded, Error, ErrorCode, Result};
+use ardea_core::{Bounded, Result};
 use ardea_pipeline::{Pipeline, Timed, Untimed};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
@@ -34,18 +36,20 @@ use super::{Query, QueryRun};
 /// ```
 ///
 /// # Errors
-/// Those of [`queries::build`](super::build), and [`ErrorCode::InvalidConfig`] for a query that is
-/// not available over columns.
+/// Those of [`queries::build`](super::build).
 pub fn build(run: &QueryRun) -> Result<Pipeline> {
     let p = Pipeline::new(run.query.name());
     match run.query {
+        Query::Q0 => bids::q0(run, &p),
         Query::Q1 => bids::q1(run, &p),
         Query::Q2 => bids::q2(run, &p),
+        Query::Q3 => joins::q3(run, &p),
+        Query::Q4 => auctions::q4(run, &p),
         Query::Q5 => windows::q5(run, &p),
-        other => {
-            let what = format!("query {} is not available over columns", other.name());
-            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("run it over rows"));
-        }
+        Query::Q6 => auctions::q6(run, &p),
+        Query::Q7 => windows::q7(run, &p),
+        Query::Q8 => windows::q8(run, &p),
+        Query::Q13 => joins::q13(run, &p)?,
     }
     Ok(p)
 }
@@ -61,30 +65,50 @@ impl QueryRun {
     }
 }
 
-/// Returns the type of a numeric field of an event.
-fn number(name: &str) -> DataType {
+/// Returns the type of a field of an event.
+fn type_of(name: &str) -> DataType {
     match name {
         "date_time" | "expires" => DataType::Int64,
+        "name" | "city" | "state" | "channel" | "url" | "extra" => DataType::Utf8,
         _ => DataType::UInt64,
     }
 }
 
-/// Returns these fields of the bids of the input: of a CSV file each record is one.
-fn bids<const N: usize>(
-    run: &QueryRun,
-    p: &Pipeline,
-    names: [&str; N],
-) -> Columns<Bounded, Untimed> {
-    let of_bids = |is_nullable| names.map(|name| Field::new(name, number(name), is_nullable));
-    if run.is_csv() {
-        return Columns::read_from(p, run.columns(of_bids(false).to_vec()));
+/// Returns the value of a field that events of its kind have. A missing text is empty, and a
+/// missing number makes the event bad.
+fn required(name: &str) -> Expr {
+    match type_of(name) {
+        DataType::Utf8 => col(name).if_null("").alias(name),
+        _ => col(name).required(),
     }
+}
+
+/// Returns these fields of the events of the input, all of which are nullable, and their kind.
+fn events(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Untimed> {
     let mut fields = vec![Field::new("kind", DataType::Utf8, false)];
-    // Other events lack these fields.
-    fields.extend(of_bids(true));
+    let nullable = names
+        .iter()
+        .map(|name| Field::new(*name, type_of(name), true));
+    fields.extend(nullable);
     Columns::read_from(p, run.columns(fields))
-        .filter(col("kind").eq("bid"))
-        .select(names.map(|name| col(name).required()))
+}
+
+/// Returns these fields of the events of one kind.
+fn of_kind(run: &QueryRun, p: &Pipeline, kind: &str, names: &[&str]) -> Columns<Bounded, Untimed> {
+    events(run, p, names)
+        .filter(col("kind").eq(kind))
+        .select(names.iter().map(|name| required(name)))
+}
+
+/// Returns these fields of the bids of the input: of a CSV file each record is one.
+fn bids(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Untimed> {
+    if !run.is_csv() {
+        return of_kind(run, p, "bid", names);
+    }
+    let fields = names
+        .iter()
+        .map(|name| Field::new(*name, type_of(name), false));
+    Columns::read_from(p, run.columns(fields.collect()))
 }
 
 /// Assigns the event times of the field `date_time`.
@@ -93,9 +117,9 @@ fn timed(run: &QueryRun, events: Columns<Bounded, Untimed>) -> Columns<Bounded, 
     events.with_timestamps(time, run.watermarks())
 }
 
-/// Returns a bound of windows in milliseconds since the Unix epoch.
-fn in_millis(bound: &str) -> ColumnArgument {
+/// Returns a bound of windows in milliseconds since the Unix epoch, as the column `name`.
+fn in_millis(bound: &str, name: &str) -> ColumnArgument {
     let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
-    let expr: Expr = col(bound).cast(millis).cast(DataType::Int64).alias(bound);
+    let expr: Expr = col(bound).cast(millis).cast(DataType::Int64).alias(name);
     expr.into()
 }

@@ -14,7 +14,7 @@ use super::bids::bids;
 use crate::{Event, SIDE_KEYS};
 
 #[derive(Serialize, Deserialize)]
-struct LocalItem {
+pub(super) struct LocalItem {
     name: String,
     city: String,
     state: String,
@@ -78,7 +78,7 @@ fn person_of(event: &Event) -> u64 {
 }
 
 #[derive(Serialize, Deserialize)]
-struct NewSeller {
+pub(super) struct NewSeller {
     window_start: i64,
     window_end: i64,
     id: u64,
@@ -113,7 +113,7 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct WithSide {
+pub(super) struct WithSide {
     auction: u64,
     bidder: u64,
     price: u64,

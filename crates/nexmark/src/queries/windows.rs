@@ -47,7 +47,7 @@ pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Highest {
+pub(super) struct Highest {
     window_start: i64,
     window_end: i64,
     auction: u64,

@@ -100,6 +100,12 @@ impl<K: Key, V> BuildTable<K, V> {
         values.map_or(&[], Values::as_slice)
     }
 
+    /// Returns the values of each key, in the order of the keys' first insertion.
+    pub fn values(&self) -> impl Iterator<Item = &[V]> {
+        let slots = 0..u32::try_from(self.keys.slots()).unwrap_or(u32::MAX);
+        slots.filter_map(|slot| self.keys.get(slot).map(Values::as_slice))
+    }
+
     /// The number of distinct keys.
     pub fn keys(&self) -> usize {
         self.keys.len()
@@ -233,11 +239,12 @@ mod tests {
         fn it_is_a_multi_map(entries in prop::collection::vec((any::<i8>(), any::<u16>()), 0..200)) {
             let mut table = BuildTable::default();
             let mut model: HashMap<i8, Vec<u16>> = HashMap::new();
-            for (key, value) in entries {
+            for &(key, value) in &entries {
                 table.insert(key, value);
                 model.entry(key).or_default().push(value);
             }
             prop_assert_eq!(table.keys(), model.len());
+            prop_assert_eq!(table.values().map(<[u16]>::len).sum::<usize>(), entries.len());
             for key in i8::MIN..=i8::MAX {
                 prop_assert_eq!(table.get(&key), model.get(&key).map_or(&[][..], |values| values));
             }

@@ -104,6 +104,11 @@ where
 }
 
 impl<T, K, V, U, PK, BK, J> HashJoinP<T, K, V, U, PK, BK, J> {
+    /// Returns the table, complete after the end of the build input.
+    pub fn table(&self) -> &BuildTable<K, V> {
+        &self.table
+    }
+
     /// Declares that both sides are partitioned by key, so that each instance has a share of the
     /// table. Otherwise each instance has the whole table.
     pub fn keyed(mut self) -> Self {

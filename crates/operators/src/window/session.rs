@@ -97,6 +97,11 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
         self
     }
 
+    /// Returns a time such that records at this time or later are not late.
+    pub fn on_time_from(&self) -> Timestamp {
+        self.late.suspects()
+    }
+
     /// Emits the sessions that `watermark` closes, and drops sessions whose allowed lateness has
     /// passed.
     fn close(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {

@@ -243,6 +243,11 @@ impl LateRule {
         }
     }
 
+    /// Returns a time such that records at this time or later are not late.
+    pub(crate) fn suspects(&self) -> Timestamp {
+        self.suspects
+    }
+
     /// Returns true if any of `times` may be late.
     pub(crate) fn has_any(&self, times: &[Timestamp]) -> bool {
         times.iter().any(|time| *time < self.suspects)

@@ -6,10 +6,23 @@ use ardea_pipeline::Pipeline;
 use super::super::QueryRun;
 use super::super::bids::{InEuros, SelectedBid};
 use super::bids;
-use crate::DOLLAR_TO_EURO;
+use crate::{Bid, DOLLAR_TO_EURO};
+
+pub(super) fn q0(run: &QueryRun, p: &Pipeline) {
+    let fields = [
+        "auction",
+        "bidder",
+        "price",
+        "channel",
+        "url",
+        "date_time",
+        "extra",
+    ];
+    bids(run, p, &fields).rows::<Bid>().write_to(run.sink());
+}
 
 pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
-    bids(run, p, ["auction", "bidder", "price", "date_time"])
+    bids(run, p, &["auction", "bidder", "price", "date_time"])
         .select([
             col("auction"),
             col("bidder"),
@@ -21,7 +34,7 @@ pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
 }
 
 pub(super) fn q2(run: &QueryRun, p: &Pipeline) {
-    bids(run, p, ["auction", "price"])
+    bids(run, p, &["auction", "price"])
         .filter((col("auction") % 123).eq(0))
         .rows::<SelectedBid>()
         .write_to(run.sink());

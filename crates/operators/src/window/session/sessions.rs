@@ -58,7 +58,7 @@ impl SessionSpec {
 
     /// Returns the time up to which a record at `time` reaches.
     #[inline]
-    fn reach(&self, time: Timestamp) -> Timestamp {
+    pub fn reach(&self, time: Timestamp) -> Timestamp {
         time + self.gap
     }
 

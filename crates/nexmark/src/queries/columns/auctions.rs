@@ -1,0 +1,52 @@
+//! The queries over auctions that were won, by columns.
+
+use std::time::Duration;
+
+use ardea_columns::{Columns, avg, col, max, top_n};
+use ardea_core::Bounded;
+use ardea_pipeline::{JoinInterval, Pipeline, Timed};
+
+use super::super::QueryRun;
+use super::super::auctions::{OfCategory, OfSeller};
+use super::{bids, of_kind, timed};
+
+/// Returns each auction with at least one valid bid, and its highest price. A bid counts if it is
+/// made while the auction is open.
+fn won(run: &QueryRun, p: &Pipeline) -> Columns<Bounded, Timed> {
+    let fields = ["id", "seller", "category", "expires", "date_time"];
+    let auctions = timed(run, of_kind(run, p, "auction", &fields));
+    let auctions = auctions.select(["id", "seller", "category", "expires"]);
+    let bids = timed(run, bids(run, p, &["auction", "price", "date_time"]));
+    let bids = bids.select([
+        col("auction"),
+        col("price"),
+        col("date_time").alias("bid_time"),
+    ]);
+    let after_the_opening = JoinInterval::between(Duration::ZERO, Duration::MAX);
+    auctions
+        .key_by(["id"])
+        .interval_join("bids", bids.key_by(["auction"]), after_the_opening)
+        .filter(col("bid_time").lt_eq(col("expires")))
+        .key_by(["id", "seller", "category", "expires"])
+        .aggregate("winning bids", [max("price").alias("price")])
+}
+
+pub(super) fn q4(run: &QueryRun, p: &Pipeline) {
+    won(run, p)
+        .key_by(["category"])
+        .aggregate("average", [avg("price").alias("price")])
+        .select([col("category"), col("price").required()])
+        .rows::<OfCategory>()
+        .write_to(run.sink());
+}
+
+pub(super) fn q6(run: &QueryRun, p: &Pipeline) {
+    won(run, p)
+        .key_by(["seller"])
+        .top("last ten", top_n(10, ["expires", "id"]))
+        .key_by(["seller"])
+        .aggregate("average", [avg("price").alias("price")])
+        .select([col("seller"), col("price").required()])
+        .rows::<OfSeller>()
+        .write_to(run.sink());
+}

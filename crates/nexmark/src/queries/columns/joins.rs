@@ -1,0 +1,65 @@
+//! The queries that join events of different kinds, by columns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_columns::{IntoColumns, col};
+use ardea_connectors::collections;
+use ardea_core::{FileUse, Result};
+use ardea_pipeline::{JoinInterval, Pipeline};
+use arrow_schema::{DataType, Field, Schema};
+use serde::{Deserialize, Serialize};
+
+use super::super::QueryRun;
+use super::super::joins::{LocalItem, WithSide};
+use super::{bids, of_kind, timed};
+use crate::SIDE_KEYS;
+use crate::catalogue::FIRST_CATEGORY;
+
+pub(super) fn q3(run: &QueryRun, p: &Pipeline) {
+    let state = |state: &str| col("state").eq(state);
+    let fields = ["id", "name", "city", "state", "date_time"];
+    let persons =
+        of_kind(run, p, "person", &fields).filter(state("OR").or(state("ID")).or(state("CA")));
+    let persons = timed(run, persons).select(["id", "name", "city", "state"]);
+    let auctions = of_kind(
+        run,
+        p,
+        "auction",
+        &["id", "seller", "category", "date_time"],
+    )
+    .filter(col("category").eq(FIRST_CATEGORY));
+    let auctions = timed(run, auctions).select([col("seller"), col("id").alias("auction")]);
+    let at_any_time = JoinInterval::between(Duration::MAX, Duration::MAX);
+    persons
+        .key_by(["id"])
+        .interval_join("sellers", auctions.key_by(["seller"]), at_any_time)
+        .rows::<LocalItem>()
+        .write_to(run.sink());
+}
+
+/// A row of the table of query 13.
+#[derive(Clone, Serialize, Deserialize)]
+struct SideRow {
+    key: u64,
+    value: String,
+}
+
+pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
+    let (path, rows) = run.side()?;
+    let rows = rows.into_iter().map(|(key, value)| SideRow { key, value });
+    // Declares the table file as read, as over rows.
+    let files = vec![FileUse::Reads(path.to_path_buf())];
+    let table = collections::items(rows).using_files(move |_| files.clone());
+    let schema = Schema::new(vec![
+        Field::new("key", DataType::UInt64, false),
+        Field::new("value", DataType::Utf8, false),
+    ]);
+    let table = p.read_from(table).into_columns(Arc::new(schema));
+    bids(run, p, &["auction", "bidder", "price", "date_time"])
+        .with_column((col("auction") % SIDE_KEYS).alias("side_key"))
+        .hash_join("side", ["side_key"], table, ["key"])
+        .rows::<WithSide>()
+        .write_to(run.sink());
+    Ok(())
+}
