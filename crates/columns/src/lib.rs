@@ -52,7 +52,7 @@ pub use encode::write_json_lines;
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
-pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
+pub use steps::{ColumnFilterP, ColumnStampP, ProjectP, record_errors};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{
     Accumulator, AccumulatorCombine, AccumulatorRow, AggregateExpr, AggregateFunction,
