@@ -84,16 +84,7 @@ pub(crate) enum StepKind {
         idle_micros: Option<u64>,
         ahead_micros: Option<u64>,
     },
-    /// Calls a function with each batch.
-    Function {
-        name: String,
-        function: usize,
-        form: FunctionForm,
-        output: FunctionColumns,
-        on_error: ErrorPolicy,
-        /// True if calls may wait, so that the step needs a thread of its own.
-        blocks: bool,
-    },
+    Function(FunctionPlan),
     Aggregate {
         name: String,
         keys: Vec<String>,
@@ -106,15 +97,7 @@ pub(crate) enum StepKind {
         window: WindowPlan,
         aggregates: Vec<AggregateExpr>,
     },
-    /// Calls a function with state for each key.
-    Process {
-        name: String,
-        keys: Vec<String>,
-        function: usize,
-        fields: FieldList,
-        ttl_micros: Option<u64>,
-        on_error: ErrorPolicy,
-    },
+    Process(ProcessPlan),
     Rebalance,
     Write {
         sink: SinkPlan,
@@ -124,6 +107,32 @@ pub(crate) enum StepKind {
     Collect,
     /// Drops the records.
     Discard,
+}
+
+/// A step that calls a function with each batch.
+#[derive(Deserialize, Debug)]
+pub(crate) struct FunctionPlan {
+    pub name: String,
+    /// The index of the function.
+    pub function: usize,
+    pub form: FunctionForm,
+    pub output: FunctionColumns,
+    pub on_error: ErrorPolicy,
+    /// True if calls may wait, so that the step needs a thread of its own.
+    pub blocks: bool,
+}
+
+/// A step that calls a function with state for each key.
+#[derive(Deserialize, Debug)]
+pub(crate) struct ProcessPlan {
+    pub name: String,
+    pub keys: Vec<String>,
+    /// The index of the function.
+    pub function: usize,
+    /// The columns of the results.
+    pub fields: FieldList,
+    pub ttl_micros: Option<u64>,
+    pub on_error: ErrorPolicy,
 }
 
 /// The treatment of records on which a step fails.

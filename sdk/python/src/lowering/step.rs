@@ -17,7 +17,9 @@ use super::file_sink::write_files;
 use super::{Branch, Lowering, Table};
 use crate::function_step::FunctionP;
 use crate::keyed_step::KeyedStep;
-use crate::plan::{FunctionColumns, FunctionForm, SinkPlan, StepKind, WindowPlan, WindowShape};
+use crate::plan::{
+    FunctionForm, FunctionPlan, ProcessPlan, SinkPlan, StepKind, WindowPlan, WindowShape,
+};
 use crate::python_function::{ArrowFunction, RowsFunction, result_schema};
 
 impl Lowering<'_> {
@@ -54,23 +56,7 @@ impl Lowering<'_> {
                     .max_ahead(ahead_micros.map(Duration::from_micros));
                 (input.table.with_timestamps(time, policy), true)
             }
-            StepKind::Function {
-                name,
-                function,
-                form,
-                output,
-                on_error,
-                blocks,
-            } => {
-                let call = FunctionCall {
-                    name,
-                    function,
-                    form,
-                    policy: on_error.into(),
-                    blocks,
-                };
-                (self.call(input, call, output)?, has_time)
-            }
+            StepKind::Function(plan) => (self.call(input, plan)?, has_time),
             StepKind::Aggregate {
                 name,
                 keys,
@@ -89,30 +75,7 @@ impl Lowering<'_> {
                 self.add((index, 1), late, true)?;
                 (results, true)
             }
-            StepKind::Process {
-                name,
-                keys,
-                function,
-                fields,
-                ttl_micros,
-                on_error,
-            } => {
-                let step = KeyedStep {
-                    name: name.clone(),
-                    function: self.function(function)?,
-                    input: Arc::clone(&input.schema),
-                    output: fields.schema(),
-                    ttl: ttl_micros.map(Duration::from_micros),
-                    policy: on_error.into(),
-                };
-                step.check()?;
-                let keyed = input.table.key_by(keys);
-                let schema = Arc::clone(&step.output);
-                (
-                    keyed.custom(name, schema, move |key| step.processor(key)),
-                    has_time,
-                )
-            }
+            StepKind::Process(plan) => (self.process(input, plan)?, has_time),
             StepKind::Rebalance => (input.table.rebalance("rebalance"), has_time),
             StepKind::Write { sink, has_lines } => {
                 let SinkPlan::Files(plan) = sink;
@@ -135,13 +98,14 @@ impl Lowering<'_> {
     }
 
     /// Calls a function with each batch.
-    fn call(&self, input: Branch, call: FunctionCall, output: FunctionColumns) -> Result<Table> {
-        let FunctionCall { name, policy, .. } = call;
-        let function = self.function(call.function)?;
+    fn call(&self, input: Branch, plan: FunctionPlan) -> Result<Table> {
+        let FunctionPlan { name, output, .. } = plan;
+        let policy: OnError = plan.on_error.into();
+        let function = self.function(plan.function)?;
         let schema = result_schema(&input.schema, &output);
         let from = Arc::clone(&input.schema);
         let kind = name.clone();
-        let make: Arc<dyn ProcessorSupplier> = match call.form {
+        let make: Arc<dyn ProcessorSupplier> = match plan.form {
             FunctionForm::Rows => {
                 RowsFunction::new(function.clone(), &from, output.clone())?;
                 Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> {
@@ -155,23 +119,28 @@ impl Lowering<'_> {
             }),
         };
         let stream = input.table.into_stream();
-        let results = match call.blocks {
+        let results = match plan.blocks {
             true => stream.extend_blocking(&kind, make),
             false => stream.extend_with(&kind, make),
         };
         Ok(Columns::from_stream(results, schema))
     }
-}
 
-/// The call of a function by a step.
-struct FunctionCall {
-    /// The name of the step.
-    name: String,
-    /// The index of the function.
-    function: usize,
-    form: FunctionForm,
-    policy: OnError,
-    blocks: bool,
+    /// Calls a function with state for each key.
+    fn process(&self, input: Branch, plan: ProcessPlan) -> Result<Table> {
+        let step = KeyedStep {
+            name: plan.name.clone(),
+            function: self.function(plan.function)?,
+            input: Arc::clone(&input.schema),
+            output: plan.fields.schema(),
+            ttl: plan.ttl_micros.map(Duration::from_micros),
+            policy: plan.on_error.into(),
+        };
+        step.check()?;
+        let schema = Arc::clone(&step.output);
+        let keyed = input.table.key_by(plan.keys);
+        Ok(keyed.custom(plan.name, schema, move |key| step.processor(key)))
+    }
 }
 
 fn no_input() -> Error {
