@@ -130,6 +130,8 @@ pub enum BinaryOperation {
     And,
     /// True if any side is.
     Or,
+    /// The left side, or the right side where the left one is null.
+    IfNull,
 }
 
 /// An operation on one value.
@@ -144,6 +146,8 @@ pub enum UnaryOperation {
     IsNull,
     /// True for all but null; never null itself.
     IsNotNull,
+    /// The value itself; null is an error of its record.
+    Required,
 }
 
 impl BinaryOperation {
@@ -162,6 +166,7 @@ impl BinaryOperation {
             BinaryOperation::GreaterOrEqual => ">=",
             BinaryOperation::And => "and",
             BinaryOperation::Or => "or",
+            BinaryOperation::IfNull => "if null",
         }
     }
 }
@@ -242,6 +247,16 @@ impl Expr {
         self.unary(UnaryOperation::IsNotNull)
     }
 
+    /// Returns the value as a column that is not nullable. A null value is an error of its record.
+    pub fn required(self) -> Expr {
+        self.unary(UnaryOperation::Required)
+    }
+
+    /// Returns the value, or `other` where it is null.
+    pub fn if_null(self, other: impl Into<Expr>) -> Expr {
+        self.binary(BinaryOperation::IfNull, other)
+    }
+
     /// Converts the value to another type.
     pub fn cast(self, to: DataType) -> Expr {
         Expr::Cast {
@@ -258,10 +273,15 @@ impl Expr {
         }
     }
 
-    /// Returns the name of the value's column: its alias, the column itself, or the expression.
+    /// Returns the name of the value's column: its alias, the (required) column itself, or the
+    /// expression.
     pub fn name(&self) -> String {
         match self {
             Expr::Column(name) | Expr::Alias { name, .. } => name.clone(),
+            Expr::Unary {
+                operation: UnaryOperation::Required,
+                input,
+            } => input.name(),
             other => other.to_string(),
         }
     }
@@ -305,13 +325,14 @@ impl fmt::Display for Expr {
                 f.write_str(match operation {
                     UnaryOperation::Not => "not ",
                     UnaryOperation::Negate => "-",
+                    UnaryOperation::Required => "required ",
                     UnaryOperation::IsNull | UnaryOperation::IsNotNull => "",
                 })?;
                 operand(f, input)?;
                 f.write_str(match operation {
                     UnaryOperation::IsNull => " is null",
                     UnaryOperation::IsNotNull => " is not null",
-                    UnaryOperation::Not | UnaryOperation::Negate => "",
+                    UnaryOperation::Not | UnaryOperation::Negate | UnaryOperation::Required => "",
                 })
             }
             Expr::Cast { input, to } => write!(f, "cast({input} as {to})"),

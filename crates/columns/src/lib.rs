@@ -8,9 +8,10 @@
 //!
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
-//! * [`files`]: files of JSON lines and CSV, decoded only into the columns that are asked for;
-//! * [`ColumnDecoder`]: the decoder of such records;
-//! * [`write_json_lines`]: columns as JSON lines;
+//! * [`files`]: files of JSON lines, CSV and Parquet (feature `parquet`), decoded only into the
+//!   columns that are asked for, and written from columns;
+//! * [`ColumnDecoder`]: the decoder of such records; [`JsonEncoder`], [`CsvEncoder`]: their
+//!   encoders;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
 //!   steps on single records;
@@ -28,6 +29,8 @@
 //! See [`Columns`] for an example.
 #![forbid(unsafe_code)]
 
+pub use {arrow_array, arrow_schema};
+
 pub mod files;
 
 mod batch;
@@ -37,21 +40,29 @@ mod encode;
 mod error;
 mod expr;
 mod key;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod rows;
+mod sink;
 mod steps;
 mod stream;
 mod window;
 
 #[cfg(test)]
 mod test_adapter;
+#[cfg(test)]
+mod test_source;
 
+#[cfg(feature = "parquet")]
+pub use self::parquet::{ParquetCompression, ParquetEncoder, ParquetFiles, infer_parquet};
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
-pub use encode::write_json_lines;
+pub use encode::{ColumnEncode, CsvEncoder, JsonEncoder, write_json_lines};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
+pub use sink::ColumnSink;
 pub use steps::{ColumnFilterP, ColumnStampP, ProjectP, record_errors};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use window::{

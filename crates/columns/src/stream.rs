@@ -16,6 +16,7 @@ use crate::batch_codec::ColumnCodec;
 use crate::expr::{BoundExpr, Expr};
 use crate::key::{ColumnScatter, GroupKey, KeyColumns};
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
+use crate::sink::ColumnSink;
 use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
 use crate::window::{
     AccumulatorCombine, AccumulatorRow, AggregateExpr, BoundAggregate, ColumnArgument,
@@ -217,6 +218,13 @@ impl<B: Boundedness, E> Columns<B, E> {
         let make = supplier(|| Ok(RowsOfColumnsP::<T>::default()));
         let (_, make) = split(self.schema.map(|schema| (schema, make)));
         self.stream.extend_with("rows", make)
+    }
+
+    /// Writes the records to a sink, such as
+    /// [`files::write_json_lines`](crate::files::write_json_lines), and ends this branch.
+    pub fn write_to(self, sink: impl Into<ColumnSink>) {
+        let sink = sink.into().bound(self.schema);
+        self.stream.write_with(sink, Arc::new(ColumnCodec));
     }
 
     /// Returns the stream of batches, for custom processors.
@@ -461,7 +469,7 @@ fn supplier<P: Processor + 'static>(
 }
 
 /// Returns a supplier that fails the job when it starts.
-fn failing(error: &Error) -> Arc<dyn ProcessorSupplier> {
+pub(crate) fn failing(error: &Error) -> Arc<dyn ProcessorSupplier> {
     let error = error.clone();
     Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Err(error.clone()) })
 }

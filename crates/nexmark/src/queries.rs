@@ -2,7 +2,8 @@
 //!
 //! Each is a short [`Pipeline`] from JSON lines to JSON lines. The file is read to its end before
 //! any window closes, unless [`QueryRun::out_of_order`] bounds its disorder. So the results are
-//! those of exactly that file, in any order.
+//! those of exactly that file, in any order. `columns` has the same queries over Arrow columns
+//! (feature `columns`).
 //!
 //! | query | result |
 //! |---|---|
@@ -19,6 +20,8 @@
 
 mod auctions;
 mod bids;
+#[cfg(feature = "columns")]
+pub mod columns;
 mod joins;
 mod query;
 mod windows;
@@ -91,14 +94,17 @@ impl QueryRun {
         decoder: impl Decode<T>,
         date_time: fn(&T) -> i64,
     ) -> Stream<T, Bounded, Timed> {
-        // With an unknown disorder nothing is late, and windows close at the end of the file.
-        let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX))
-            .idle_timeout(None);
         p.read_from(files::read(&self.input, decoder).build())
             .with_timestamps(
                 move |record| Timestamp::from_millis(date_time(record)),
-                policy,
+                self.watermarks(),
             )
+    }
+
+    /// Returns the policy of watermarks. With an unknown disorder nothing is late, and windows
+    /// close at the end of the file.
+    fn watermarks(&self) -> WatermarkPolicy {
+        WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX)).idle_timeout(None)
     }
 
     /// Returns true if the name of the input is that of a CSV file.

@@ -1,5 +1,5 @@
 //! Tests that every query agrees with SQL over the same file, in order and out of order, on one
-//! thread and on several.
+//! thread and on several, over rows and over columns (feature `columns`).
 //!
 //! The oracle is DuckDB behind `oracle/oracle.py`; `oracle/setup.sh` installs it. Without Python
 //! the tests report that they were skipped.
@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use ardea_core::Result;
 use ardea_engine::NodeConfig;
-use ardea_nexmark::queries::{Query, QueryRun, build};
+use ardea_nexmark::queries::{self, Query, QueryRun};
 use ardea_nexmark::{GeneratorConfig, write_jsonl};
+use ardea_pipeline::Pipeline;
 use tempfile::TempDir;
 
 /// Returns the Python of the oracle's environment. Prints the reason and returns `None` if there is
@@ -63,28 +65,17 @@ fn events(
     path
 }
 
-fn agrees(
-    python: &Path,
-    directory: &Path,
-    input: &Path,
-    query: Query,
-    threads: u32,
-    out_of_order: Option<Duration>,
-) {
-    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
-    let (expected, actual) = (
-        directory.join("expected.jsonl"),
-        directory.join("actual.jsonl"),
-    );
-    let side = directory.join("side.csv");
+/// Computes the expected results of a query by SQL.
+fn expect(python: &Path, directory: &Path, input: &Path, query: Query) -> PathBuf {
+    let expected = directory.join("expected.jsonl");
     let mut run = Command::new(python);
-    run.arg(oracle.join("oracle.py"))
+    run.arg(oracle("oracle.py"))
         .args(["--query", query.name(), "-i"])
         .arg(input)
         .arg("-o")
         .arg(&expected);
     if query == Query::Q13 {
-        run.arg("--side").arg(&side);
+        run.arg("--side").arg(directory.join("side.csv"));
     }
     let outcome = run.output().unwrap();
     assert!(
@@ -93,31 +84,44 @@ fn agrees(
         query.name(),
         String::from_utf8_lossy(&outcome.stderr)
     );
+    expected
+}
 
-    let run = QueryRun {
-        query,
-        input: input.to_path_buf(),
-        output: actual.clone(),
-        window: None,
-        slide: None,
-        side: Some(side),
-        out_of_order,
-    };
-    build(&run)
+/// Returns the path of a script of the oracle.
+fn oracle(script: &str) -> PathBuf {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    home.join("oracle").join(script)
+}
+
+/// The layouts of records, and the builders of queries over them.
+const LAYOUTS: &[(&str, fn(&QueryRun) -> Result<Pipeline>)] = &[
+    ("rows", queries::build),
+    #[cfg(feature = "columns")]
+    ("columns", queries::columns::build),
+];
+
+/// Runs a query and compares its results with the expected ones.
+fn agrees(
+    python: &Path,
+    expected: &Path,
+    (layout, build): (&str, fn(&QueryRun) -> Result<Pipeline>),
+    run: &QueryRun,
+    threads: u32,
+) {
+    build(run)
         .unwrap()
         .run_with(NodeConfig::with_threads(threads))
         .unwrap();
 
     let compare = Command::new(python)
-        .arg(oracle.join("compare.py"))
-        .arg(&expected)
-        .arg(&actual)
+        .arg(oracle("compare.py"))
+        .args([expected, &run.output])
         .output()
         .unwrap();
     assert!(
         compare.status.success(),
-        "{} on {threads} threads: {}{}",
-        query.name(),
+        "{} over {layout} on {threads} threads: {}{}",
+        run.query.name(),
         String::from_utf8_lossy(&compare.stdout),
         String::from_utf8_lossy(&compare.stderr)
     );
@@ -128,18 +132,27 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
     let directory = TempDir::new().unwrap();
     let input = events(directory.path(), seed, out_of_order, first_event_time_ms);
     for query in Query::ALL {
-        for threads in [1, 3] {
-            agrees(&python, directory.path(), &input, query, threads, None);
-            // With a bound on the disorder, windows close before the end of the file, and the
-            // result is the same.
-            agrees(
-                &python,
-                directory.path(),
-                &input,
-                query,
-                threads,
-                Some(out_of_order),
-            );
+        let expected = expect(&python, directory.path(), &input, query);
+        for layout in LAYOUTS {
+            if layout.0 == "columns" && !matches!(query, Query::Q1 | Query::Q2 | Query::Q5) {
+                continue;
+            }
+            for threads in [1, 3] {
+                // With a bound on the disorder, windows close before the end of the file, and the
+                // result is the same.
+                for out_of_order in [None, Some(out_of_order)] {
+                    let run = QueryRun {
+                        query,
+                        input: input.clone(),
+                        output: directory.path().join("actual.jsonl"),
+                        window: None,
+                        slide: None,
+                        side: Some(directory.path().join("side.csv")),
+                        out_of_order,
+                    };
+                    agrees(&python, &expected, *layout, &run, threads);
+                }
+            }
         }
     }
 }

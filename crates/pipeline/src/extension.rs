@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing};
+use ardea_core::{Boundedness, ChunkCodec, ProcessorSupplier, Routing, Sink};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
@@ -56,6 +56,12 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name.into(), vec![self.from], 1, lower)
+    }
+
+    /// Writes the stream to a sink like [`write_to`](Self::write_to). `codec` is that of edges
+    /// between processes.
+    pub fn write_with(self, sink: Sink<T>, codec: Arc<dyn ChunkCodec>) {
+        self.end_in(sink, EdgeInput::with_codec(Routing::Forward, codec));
     }
 
     /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no

@@ -11,7 +11,7 @@ use arrow_cast::{can_cast_types, cast_with_options};
 use arrow_schema::{DataType, Field, Schema};
 
 use super::bound::{Node, STRICT};
-use super::coercion::{arithmetic_type, comparison_type};
+use super::coercion::{arithmetic_type, common_type, comparison_type};
 use super::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation};
 
 /// A bound node with its type.
@@ -134,7 +134,7 @@ fn unary(expr: &Expr, operation: UnaryOperation, input: Typed) -> Result<Typed> 
         UnaryOperation::IsNull | UnaryOperation::IsNotNull
     );
     let input = match operation {
-        UnaryOperation::IsNull | UnaryOperation::IsNotNull => input,
+        UnaryOperation::IsNull | UnaryOperation::IsNotNull | UnaryOperation::Required => input,
         UnaryOperation::Not => require_boolean(input, expr)
             .map_err(|()| invalid(format!("{expr}: `not` does not apply to {kind}")))?,
         UnaryOperation::Negate => match arithmetic_type(&kind, &DataType::Int64) {
@@ -149,7 +149,7 @@ fn unary(expr: &Expr, operation: UnaryOperation, input: Typed) -> Result<Typed> 
     Ok(Typed {
         node: Node::Unary(operation, Box::new(input.node)),
         kind,
-        is_nullable: input.is_nullable && !is_check,
+        is_nullable: input.is_nullable && !is_check && operation != UnaryOperation::Required,
     })
 }
 
@@ -159,7 +159,10 @@ fn binary(expr: &Expr, operation: BinaryOperation, left: Typed, right: Typed) ->
     let kinds = format!("{} and {}", left.kind, right.kind);
     let symbol = operation.symbol();
     let refused = || invalid(format!("{expr}: `{symbol}` does not apply to {kinds}"));
-    let is_nullable = left.is_nullable || right.is_nullable;
+    let is_nullable = match operation {
+        IfNull => left.is_nullable && right.is_nullable,
+        _ => left.is_nullable || right.is_nullable,
+    };
     let (left, right, kind) = match operation {
         And | Or => {
             let left = require_boolean(left, expr).map_err(|()| refused())?;
@@ -168,6 +171,11 @@ fn binary(expr: &Expr, operation: BinaryOperation, left: Typed, right: Typed) ->
         }
         Add | Subtract | Multiply | Divide | Remainder => {
             let to = arithmetic_type(&left.kind, &right.kind).ok_or_else(refused)?;
+            let sides = (converted(left, &to, expr)?, converted(right, &to, expr)?);
+            (sides.0, sides.1, to)
+        }
+        IfNull => {
+            let to = common_type(&left.kind, &right.kind).ok_or_else(refused)?;
             let sides = (converted(left, &to, expr)?, converted(right, &to, expr)?);
             (sides.0, sides.1, to)
         }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
 use arrow_arith::numeric::{add, div, mul, neg, rem, sub};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, Datum, RecordBatch, Scalar, UInt32Array};
+use arrow_array::{Array, ArrayRef, Datum, RecordBatch, Scalar, UInt32Array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ord::cmp;
 use arrow_schema::{ArrowError, DataType, Field};
 use arrow_select::take::take;
+use arrow_select::zip::zip;
 
 use super::{BinaryOperation, UnaryOperation};
 
@@ -121,6 +122,10 @@ impl Node {
                         let rows = if constant { 1 } else { batch.num_rows() };
                         logical(*operation, left.into_array(rows)?, right.into_array(rows)?)?
                     }
+                    BinaryOperation::IfNull => {
+                        let rows = if constant { 1 } else { batch.num_rows() };
+                        if_null(left.into_array(rows)?, &right)?
+                    }
                     _ => binary(*operation, left.datum(), right.datum())?,
                 };
                 match constant {
@@ -138,7 +143,16 @@ fn unary(operation: UnaryOperation, input: &ArrayRef) -> Result<ArrayRef, ArrowE
         UnaryOperation::Not => Arc::new(not(input.as_boolean())?),
         UnaryOperation::IsNull => Arc::new(is_null(input)?),
         UnaryOperation::IsNotNull => Arc::new(is_not_null(input)?),
+        UnaryOperation::Required => required(input)?,
     })
+}
+
+/// Returns the values, none of which may be null.
+fn required(input: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match input.logical_null_count() {
+        0 => Ok(Arc::clone(input)),
+        _ => Err(ArrowError::ComputeError("a required value is null".into())),
+    }
 }
 
 fn logical(
@@ -151,6 +165,14 @@ fn logical(
         BinaryOperation::And => and_kleene(left, right)?,
         _ => or_kleene(left, right)?,
     }))
+}
+
+/// Returns the values of `left`, or those of `right` where they are null.
+fn if_null(left: ArrayRef, right: &Value) -> Result<ArrayRef, ArrowError> {
+    match left.logical_null_count() {
+        0 => Ok(left),
+        _ => zip(&is_not_null(&left)?, &left, right.datum()),
+    }
 }
 
 fn binary(
@@ -170,7 +192,7 @@ fn binary(
         BinaryOperation::LessOrEqual => cmp::lt_eq(left, right)?,
         BinaryOperation::Greater => cmp::gt(left, right)?,
         BinaryOperation::GreaterOrEqual => cmp::gt_eq(left, right)?,
-        BinaryOperation::And | BinaryOperation::Or => {
+        BinaryOperation::And | BinaryOperation::Or | BinaryOperation::IfNull => {
             let what = "a condition is no comparison".to_string();
             return Err(ArrowError::ComputeError(what));
         }

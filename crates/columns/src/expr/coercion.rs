@@ -14,6 +14,16 @@ pub(super) fn arithmetic_type(left: &DataType, right: &DataType) -> Option<DataT
     }
 }
 
+/// Returns the type of a value that is one of two; `None` if they have no common type.
+pub(super) fn common_type(left: &DataType, right: &DataType) -> Option<DataType> {
+    match (left, right) {
+        _ if left == right || right.is_null() => Some(left.clone()),
+        (DataType::Null, _) => Some(right.clone()),
+        _ if is_text(left) && is_text(right) => Some(DataType::Utf8),
+        _ => arithmetic_type(left, right),
+    }
+}
+
 /// Returns the type in which two values are compared; `None` if they cannot be.
 pub(super) fn comparison_type(left: &DataType, right: &DataType) -> Option<DataType> {
     if left == right || right.is_null() {

@@ -103,6 +103,32 @@ fn null_follows_the_three_valued_logic_of_sql() {
 }
 
 #[test]
+fn a_required_value_that_is_null_is_an_error() {
+    let error = value(col("price").required()).unwrap_err();
+    assert!(error.to_string().contains("null"), "{error}");
+    let small = col("small").required();
+    assert_eq!(small.name(), "small");
+    assert_eq!(small.to_string(), "required small");
+    assert_eq!(value(small).unwrap().null_count(), 0);
+    let known = (col("price") % 2).required().bind(&batch().schema());
+    assert!(!known.unwrap().field().is_nullable());
+}
+
+#[test]
+fn a_null_value_is_replaced() {
+    let price = value(col("price").if_null(7)).unwrap();
+    let price: Vec<_> = price.as_primitive::<UInt64Type>().iter().collect();
+    assert_eq!(price, [Some(3), Some(7), Some(u64::MAX)]);
+    let kind = value(col("kind").if_null("none")).unwrap();
+    assert_eq!(kind.as_string::<i32>().value(2), "none");
+    let mixed = value(col("price").if_null(col("rate"))).unwrap();
+    assert_eq!(mixed.as_primitive::<Float64Type>().value(1), -0.0);
+    let rate = value(col("rate").if_null(col("price"))).unwrap();
+    assert_eq!(rate.null_count(), 0);
+    assert!(refusal(col("kind").if_null(1)).contains("if null"));
+}
+
+#[test]
 fn texts_and_times_are_compared() {
     assert_eq!(flags(col("kind").eq("bid")), [T, F, N]);
     assert_eq!(flags(col("at").gt_eq("1970-01-01T00:00:01Z")), [F, T, T]);

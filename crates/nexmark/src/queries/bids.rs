@@ -63,7 +63,7 @@ pub(super) fn q0(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct InEuros {
+pub(super) struct InEuros {
     auction: u64,
     bidder: u64,
     price: f64,
@@ -82,7 +82,7 @@ pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
 }
 
 #[derive(Serialize, Deserialize)]
-struct SelectedBid {
+pub(super) struct SelectedBid {
     auction: u64,
     price: u64,
 }

@@ -9,16 +9,22 @@ use serde::{Deserialize, Serialize};
 use super::QueryRun;
 use super::bids::{BidFields, bids};
 
-#[derive(Serialize, Deserialize)]
-struct Hot {
+/// An auction with the most bids of a window.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct Hot {
     window_start: i64,
     window_end: i64,
     auction: u64,
-    bids: u64,
+    pub(super) bids: u64,
+}
+
+/// Returns the slide of query 5.
+pub(super) fn slide(run: &QueryRun) -> Duration {
+    run.slide.unwrap_or(Duration::from_secs(2))
 }
 
 pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
-    let slide = run.slide.unwrap_or(Duration::from_secs(2));
+    let slide = slide(run);
     bids(run, p)
         .key_by(|bid| bid.auction)
         .window(Window::sliding(run.window(), slide))
