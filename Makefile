@@ -1,7 +1,7 @@
 # The project's commands. Each first installs missing tools (scripts/setup.sh).
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test check hosts torture sim bench lint docs loom miri
+.PHONY: help demo install test python check hosts torture sim bench lint docs loom miri
 
 # Finds cargo even in a shell that has not loaded rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -21,6 +21,10 @@ install: ## the program `ardea` into ~/.cargo/bin, optimised as a whole; ARGS su
 test: ## all tests
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+python: ## the wheel of the Python SDK, its tests and type checks; ARGS go to pytest
+	@scripts/setup.sh python
+	@scripts/python.sh $(ARGS)
 
 check: ## quick checks of the changes since BASE (main): format, rules, clippy, tests
 	@scripts/setup.sh test

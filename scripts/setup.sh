@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the missing tools of a make target; quick and silent if none is missing.
 #
-#   scripts/setup.sh build|test|bench|lint|docs|loom|miri|ci
+#   scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ci
 #
 # Requires rustup (https://rustup.rs) and bash. System packages are installed with apt-get, which
 # requires root; otherwise the script prints the missing packages and fails.
@@ -99,12 +99,12 @@ need_component() {
     fi
 }
 
-# Installs Python for the oracle of the NEXMark queries. Tests skip the oracle without it.
+# Installs Python for its SDK and for the oracle of the NEXMark queries. Tests skip both without it.
 need_python() {
     local probe='import sys; from importlib.util import find_spec as f; sys.exit(not (f("venv") and f("ensurepip")))'
     if ! command -v python3 >/dev/null || ! python3 -I -S -c "$probe" 2>/dev/null; then
-        install "for the NEXMark oracle" python3 python3-venv ||
-            say "without python3 and its venv module the NEXMark oracle will be skipped"
+        install "for the Python SDK and the NEXMark oracle" python3 python3-venv ||
+            say "without python3 and its venv module the Python SDK and the NEXMark oracle will be skipped"
     fi
 }
 
@@ -133,6 +133,10 @@ docs)
     need_protoc
     need_openssl
     ;;
+python)
+    need_rust
+    need_python
+    ;;
 test)
     need_rust
     need_protoc
@@ -156,6 +160,6 @@ ci)
     need_command git git "clones the checkout for the smoke test"
     ;;
 *)
-    die "usage: scripts/setup.sh build|test|bench|lint|docs|loom|miri|ci"
+    die "usage: scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ci"
     ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs all tests: unit, property, compile-fail, integration and documentation tests, then the
-# NEXMark oracle.
+# NEXMark oracle and the Python SDK.
 #
 #   make test
 #
@@ -22,6 +22,7 @@ if compgen -G 'crates/*/tests/oracle*.rs' >/dev/null; then
         echo "test: SKIPPED the NEXMark oracle: there is no python3 (Debian: apt-get install python3 python3-venv)" >&2
     fi
 fi
+scripts/python.sh || failed+=("Python SDK")
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'test: FAILED: %s\n' "${failed[@]}" >&2
     exit 1

@@ -21,6 +21,6 @@ mod slurm;
 
 pub use host_process::{be_host, host_process};
 pub use host_start::{HOST_START_VARIABLE, HostStart, as_host};
-pub use launcher::{Launcher, RunningHost};
+pub use launcher::{Launcher, RunningHost, set_host_command};
 pub use modules::Modules;
 pub(crate) use packages::store_options;

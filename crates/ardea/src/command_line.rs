@@ -50,7 +50,7 @@ mod submit;
 
 pub use context::{Context, check_threads};
 pub use options::{GlobalOptions, at_most_ten_a_second, thread_count, within};
-pub use usage::{EXIT_CODES, exit, report_usage, usage_error};
+pub use usage::{EXIT_CODES, exit, exit_code, report_usage, report_usage_code, usage_error};
 
 #[cfg(feature = "cluster")]
 pub use {
@@ -63,7 +63,7 @@ pub use {
     cluster_process::run_as_process_of_cluster,
     diff::{compare, stored_states},
     offline_jobs::OfflineCluster,
-    program::{main, main_with},
+    program::{ProgramFile, job_arguments, main, main_of, main_with},
     savepoint::savepoint,
     submit::{plan, submit, upgrade},
 };

@@ -141,6 +141,15 @@ impl KeyColumns {
         Ok((self, other))
     }
 
+    /// Returns the key of each record of a batch.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Internal`] if the batch has another schema.
+    pub fn keys(&self, batch: &RecordBatch) -> Result<Vec<GroupKey>> {
+        let keys = self.encode(batch)?;
+        Ok((0..keys.len()).map(|row| keys.key(row)).collect())
+    }
+
     /// Encodes the keys of a batch.
     pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<EncodedKeys> {
         let columns = self.columns.iter().map(|column| {

@@ -74,7 +74,7 @@ pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use keyed::{ColumnDistinctP, ColumnRollingP};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
 pub use sink::ColumnSink;
-pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
+pub use steps::{ColumnFilterP, ColumnStampP, ProjectP, record_errors};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use top::{TopRecords, all_with_max, top_n};
 pub use window::{

@@ -9,7 +9,8 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use expr_list::{ExprList, record_errors};
+pub(crate) use expr_list::ExprList;
+pub use expr_list::record_errors;
 pub use filter::ColumnFilterP;
 pub(crate) use forward::ForwardP;
 pub use project::ProjectP;

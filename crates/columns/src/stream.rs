@@ -122,6 +122,15 @@ impl<B: Boundedness> Columns<B, Untimed> {
 type BoundStep = (SchemaRef, Arc<dyn ProcessorSupplier>);
 
 impl<B: Boundedness, E> Columns<B, E> {
+    /// Creates a stream of records in columns from the batches of a custom step, which have this
+    /// schema.
+    pub fn from_stream(stream: Stream<ColumnRecord, B, E>, schema: SchemaRef) -> Self {
+        Columns {
+            stream,
+            schema: Ok(schema),
+        }
+    }
+
     /// Returns the columns of the stream.
     ///
     /// # Errors

@@ -24,6 +24,21 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.pipeline.add(name, vec![self.from], 1, lower)
     }
 
+    /// Works like [`extend_with`](Self::extend_with), with a thread for each instance: for
+    /// processors that block.
+    pub fn extend_blocking<U>(
+        self,
+        kind: &str,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        let name = self.pipeline.fresh_name(kind);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let first = lowering.follow_on_thread(name, inputs[0], Arc::clone(&make));
+            Ok(vec![first, first.second()])
+        });
+        self.pipeline.add(name, vec![self.from], 1, lower)
+    }
+
     /// Works like [`extend_with`](Self::extend_with), and exchanges the records between all
     /// instances by `routing`. `codec` is that of edges between processes. The step runs on all
     /// cores, and has a name given by the author if its processors have state.

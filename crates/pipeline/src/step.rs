@@ -269,6 +269,24 @@ impl Lowering<'_> {
         self.vertex_with_inputs(name, parallelism, [(input, way)], supplier)
     }
 
+    /// Works like [`follow`](Self::follow), with a thread for each instance.
+    pub(crate) fn follow_on_thread(
+        &mut self,
+        name: &str,
+        input: Port,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> Port {
+        let parallelism = self.wanted.unwrap_or(input.parallelism);
+        let vertex = self
+            .named(name, supplier)
+            .parallelism(parallelism)
+            .isolation(Isolation::Thread);
+        let vertex = self.dag.vertex(vertex);
+        let way = EdgeInput::within_process(self.forward_or_round_robin(input, parallelism));
+        self.connect(input, vertex, Ordinal::FIRST, way);
+        Port::first_of(vertex, parallelism)
+    }
+
     /// Returns forward routing for equal parallelism, otherwise round-robin.
     pub(crate) fn forward_or_round_robin(&self, input: Port, parallelism: Parallelism) -> Routing {
         if input.parallelism == parallelism {

@@ -42,7 +42,7 @@ const LAYERS: &[&[&str]] = &[
         "ardea-sim",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
-    &["ardea-demo", "ardea-examples", "ardea-cli"],
+    &["ardea-demo", "ardea-examples", "ardea-python", "ardea-cli"],
 ];
 
 /// Packages outside the layers: they depend on no crate of the project, and no crate depends on

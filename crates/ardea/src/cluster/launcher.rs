@@ -1,10 +1,12 @@
 //! Starts and stops hosts on this machine: processes that outlive their starter.
 
+use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -274,7 +276,7 @@ impl Launcher {
                 r#"{IGNORE_TERMINAL_SIGNALS}; {TUNE_MALLOC}; exec "$@""#
             ))
             .arg("ardea-host")
-            .arg(own_program())
+            .args(host_command())
             .env(HOST_START_VARIABLE, told)
             .env(OUTPUT_VARIABLE, output.to_variable()?)
             // A new process group but no new session, as for containers
@@ -379,6 +381,22 @@ impl From<RunFile> for RunningHost {
             job: file.job,
         }
     }
+}
+
+/// The command line of hosts; see [`set_host_command`].
+static HOST_COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Sets the command line of the hosts that this process starts. By default they run this
+/// executable. For a program that an interpreter runs: the interpreter, and its arguments. Only the
+/// first call has an effect.
+pub fn set_host_command(command: Vec<OsString>) {
+    // A second command is ignored.
+    let _ = HOST_COMMAND.set(command);
+}
+
+fn host_command() -> Vec<OsString> {
+    let own = || vec![own_program().into_os_string()];
+    HOST_COMMAND.get().cloned().unwrap_or_else(own)
 }
 
 /// Returns the path of this program in `/proc`, even if its file has been replaced. The path

@@ -11,8 +11,9 @@ use serde_json::json;
 
 use super::{
     CheckpointsArgs, ClusterArgs, Context, EXIT_CODES, GlobalOptions, SavepointArgs, SubmitOptions,
-    UpgradeOptions, checkpoints, compare, exit, plan, report_usage, run_as_process_of_cluster,
-    savepoint, stored_states, submit, thread_count, upgrade,
+    UpgradeOptions, checkpoints, compare, exit_code, plan, report_usage_code,
+    run_as_process_of_cluster, savepoint, stored_states, submit, thread_count, upgrade,
+    usage_error,
 };
 use crate::cluster::Modules;
 use crate::console::{Failure, print_json, words};
@@ -118,23 +119,64 @@ where
     J: Job + 'static,
     F: Fn(&[String]) -> Result<J>,
 {
-    let given: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let given = std::env::args_os().skip(1).collect();
+    ExitCode::from(main_of(&ProgramFile::Executable, given, modules, describe))
+}
+
+/// The file that a container of a cluster runs as the job's program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProgramFile {
+    /// The executable of this process.
+    Executable,
+    /// Another file, which calls [`main_of`]: a script that an interpreter runs.
+    Script {
+        /// The path of the file.
+        path: PathBuf,
+        /// Its name in a container.
+        name: String,
+    },
+}
+
+/// Like [`main_with`], for a program in another file than this executable, with the words `given`
+/// after its name. Returns the exit code.
+pub fn main_of<J, F>(file: &ProgramFile, given: Vec<OsString>, modules: Modules, describe: F) -> u8
+where
+    J: Job + 'static,
+    F: Fn(&[String]) -> Result<J>,
+{
     let work = |start| {
         let job = describe(&words(given.iter().cloned())?)?;
         Ok(work(start, &job, &modules)?)
     };
     if let Some(outcome) = run_as_process_of_cluster(&modules, work) {
-        return exit(outcome, false);
+        return exit_code(outcome, false);
     }
     let args = match parse(given) {
         Ok(args) => args,
-        Err(error) => return report_usage(&error),
+        Err(error) => return report_usage_code(&error),
     };
     let is_json = args.global.json;
     let outcome = Context::new(args.global)
         .map(|context| context.with_modules(modules))
-        .and_then(|context| run(args.command, &describe, &context));
-    exit(outcome, is_json)
+        .and_then(|context| run(args.command, (file, &describe), &context));
+    exit_code(outcome, is_json)
+}
+
+/// Returns the job's own arguments in the words after the name of a program.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if they are no command line.
+pub fn job_arguments(given: Vec<OsString>) -> Result<Vec<String>> {
+    let args = parse(given).map_err(|error| usage_error(&error))?;
+    Ok(match args.command {
+        ProgramCommand::Run { job, .. }
+        | ProgramCommand::Plan { job, .. }
+        | ProgramCommand::Submit { job, .. }
+        | ProgramCommand::Upgrade { job, .. }
+        | ProgramCommand::Diff { job, .. }
+        | ProgramCommand::States { job } => job.args,
+        ProgramCommand::Checkpoints(_) | ProgramCommand::Savepoint(_) => Vec::new(),
+    })
 }
 
 /// Parses the words after the program's name. Without a command, all of them are the job's.
@@ -156,12 +198,24 @@ fn parse(given: Vec<OsString>) -> std::result::Result<ProgramArgs, clap::Error> 
 
 fn run<J: Job + 'static>(
     command: ProgramCommand,
-    describe: &dyn Fn(&[String]) -> Result<J>,
+    (file, describe): (&ProgramFile, &dyn Fn(&[String]) -> Result<J>),
     context: &Context,
 ) -> std::result::Result<(), Failure> {
     let packaged = |job: JobArguments| -> Result<SubmissionSpec> {
-        let described = describe(&job.args)?;
-        SubmissionSpec::of_this_program(Box::new(described), own_name(), job.args)
+        let described = Box::new(describe(&job.args)?);
+        match file {
+            ProgramFile::Executable => {
+                SubmissionSpec::of_this_program(described, own_name(), job.args)
+            }
+            ProgramFile::Script { path, name } => Ok(SubmissionSpec {
+                job: described,
+                name: None,
+                executable: path.clone(),
+                executable_name: name.clone(),
+                files: Vec::new(),
+                arguments: job.args,
+            }),
+        }
     };
     match command {
         ProgramCommand::Run { threads, job } => {

@@ -26,20 +26,31 @@ const USAGE: u8 = 2;
 
 /// Reports the failure of a command, if it has failed, and returns the exit code.
 pub fn exit(outcome: Result<(), Failure>, is_json: bool) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(is_json),
-    }
+    ExitCode::from(exit_code(outcome, is_json))
+}
+
+/// Works like [`exit`], and returns the exit code as a number.
+pub fn exit_code(outcome: Result<(), Failure>, is_json: bool) -> u8 {
+    let Err(failure) = outcome else {
+        return 0;
+    };
+    failure.print(is_json);
+    failure.exit_code()
 }
 
 /// Reports clap's error: help and version are results, all else is a usage error.
 pub fn report_usage(error: &clap::Error) -> ExitCode {
+    ExitCode::from(report_usage_code(error))
+}
+
+/// Works like [`report_usage`], and returns the exit code as a number.
+pub fn report_usage_code(error: &clap::Error) -> u8 {
     // The command line could not be parsed, so `--json` is searched among its words.
     let is_json = std::env::args_os().any(|arg| arg == "--json");
     if error.kind() == ErrorKind::InvalidUtf8
         && let Err(error) = words(std::env::args_os().skip(1))
     {
-        return Failure::from(error).report(is_json);
+        return exit_code(Err(Failure::from(error)), is_json);
     }
     if error.use_stderr() && is_json {
         print_error(&format!("{}\n", error_json(&usage_error(error), USAGE)));
@@ -47,11 +58,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
         // Ignored if the reader has closed the output.
         let _ = error.print();
     }
-    if error.use_stderr() {
-        ExitCode::from(USAGE)
-    } else {
-        ExitCode::SUCCESS
-    }
+    if error.use_stderr() { USAGE } else { 0 }
 }
 
 /// Returns clap's error without the usage, with its tips as the hint.

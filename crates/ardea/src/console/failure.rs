@@ -63,6 +63,12 @@ impl Failure {
 
     /// Prints the error, if there is one, to standard error, and returns the exit code.
     pub fn report(&self, is_json: bool) -> ExitCode {
+        self.print(is_json);
+        ExitCode::from(self.exit_code())
+    }
+
+    /// Prints the error, if there is one, to standard error.
+    pub fn print(&self, is_json: bool) {
         if let Failure::Error(error) | Failure::NothingGood(error) = self {
             let text = if is_json {
                 format!("{}\n", error_json(error, self.exit_code()))
@@ -71,7 +77,6 @@ impl Failure {
             };
             print_error(&text);
         }
-        ExitCode::from(self.exit_code())
     }
 }
 

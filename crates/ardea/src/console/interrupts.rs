@@ -55,17 +55,29 @@ pub struct InterruptGuard<'a>(&'a Interrupts);
 impl Interrupts {
     /// Starts to listen for Ctrl-C and SIGTERM.
     pub fn listen() -> Result<Self, Failure> {
-        let shared = Arc::new(Shared {
-            count: AtomicU32::new(0),
-            at_work: Mutex::new(InterruptReceiver::Unclaimed),
-        });
-        let interrupts = Interrupts(shared);
+        let interrupts = Interrupts::with(InterruptReceiver::Unclaimed);
         let listener = interrupts.clone();
         on_interrupt(move |_| listener.interrupt())?;
         Ok(interrupts)
     }
 
-    fn interrupt(&self) {
+    /// Creates a counter of interrupts that another part of the program reports by
+    /// [`interrupt`](Self::interrupt), such as the interpreter of another language.
+    ///
+    /// An interrupt before the job has started is only counted.
+    pub fn manual() -> Self {
+        Interrupts::with(InterruptReceiver::Polling)
+    }
+
+    fn with(receiver: InterruptReceiver) -> Self {
+        Interrupts(Arc::new(Shared {
+            count: AtomicU32::new(0),
+            at_work: Mutex::new(receiver),
+        }))
+    }
+
+    /// Counts an interrupt, and passes it on to the running job.
+    pub fn interrupt(&self) {
         let count = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
         match &*self.at_work() {
             InterruptReceiver::Job(job) if count == 1 => job.drain(),

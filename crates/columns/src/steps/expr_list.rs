@@ -92,7 +92,7 @@ impl ExprList {
 }
 
 /// Returns a handler for records in columns. Dead letters have the record as text.
-pub(crate) fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {
+pub fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {
     RecordErrors::new(policy, |record| text_of(record).into_bytes())
 }
 

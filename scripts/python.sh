@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python SDK, installs it into a fresh virtual environment, and runs its
+# tests and type checks there.
+#
+#   make python [ARGS="-k windows"]     ARGS go to pytest
+#
+# Skips visibly without python3 or its venv module. The wheel stays in target/wheels.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+skip() {
+    echo "python: SKIPPED: $* (Debian: apt-get install python3 python3-venv)" >&2
+    exit 0
+}
+
+command -v python3 >/dev/null || skip "there is no python3"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "python3 is older than 3.9"
+python3 -c 'import ensurepip, venv' 2>/dev/null || skip "python3 has no venv module"
+
+target=${CARGO_TARGET_DIR:-target}
+# The tools stay between runs; the environment of the tests is new for each.
+tools=$target/python/tools
+tests=$target/python/tests
+if [ ! -x "$tools/bin/maturin" ]; then
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet 'maturin>=1.8,<2' ||
+        skip "the package index cannot be reached for maturin"
+fi
+"$tools/bin/maturin" build --quiet --manifest-path sdk/python/Cargo.toml \
+    --out "$target/wheels" --profile "${PYTHON_PROFILE:-dev}" >&2
+
+python3 -m venv --clear "$tests"
+"$tests/bin/pip" install --quiet pytest mypy pyarrow pandas polars
+# Without the index: the wheel has no dependency.
+"$tests/bin/pip" install --quiet --no-index --force-reinstall "$(ls -t "$target"/wheels/ardea-*.whl | head -n 1)"
+tests=$(realpath "$tests")
+cd sdk/python
+"$tests/bin/python" -m mypy
+"$tests/bin/python" -m pytest -q "$@"

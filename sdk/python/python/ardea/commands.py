@@ -1,0 +1,78 @@
+"""The command line of a job: ``python job.py submit --cluster NAME``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING, List, NoReturn
+
+from . import _ardea
+from .errors import Error, invalid
+from .programs import write_program
+
+if TYPE_CHECKING:
+    from .plans import Plan
+
+#: The commands of a job, as of programs in Rust.
+COMMANDS = (
+    "run",
+    "plan",
+    "submit",
+    "upgrade",
+    "checkpoints",
+    "savepoint",
+    "diff",
+    "states",
+)
+
+#: The command line of the hosts that a submission starts.
+HOST_COMMAND = [sys.executable, "-m", "ardea"]
+
+
+def has_command(module: str) -> bool:
+    """Returns true if a script that runs as ``module`` has a command, or is a process of a
+    cluster."""
+    if _ardea.is_process_of_cluster():
+        return True
+    return module == "__main__" and sys.argv[1:2] != [] and sys.argv[1] in COMMANDS
+
+
+def arguments() -> List[str]:
+    """Returns the job's own arguments: those of the command line after a command and its options.
+
+    ``python job.py in.txt`` and ``python job.py submit --detach in.txt`` have the argument
+    ``in.txt``. A job has the same arguments on a cluster.
+    """
+    words = sys.argv[1:]
+    if not words or words[0] not in COMMANDS or _ardea.is_process_of_cluster():
+        return words
+    try:
+        return _ardea.job_arguments(words)
+    except Error as error:
+        sys.stderr.write(f"error: {error.code}: {error.message}\n  hint: {error.hint}\n")
+        sys.exit(2)
+
+
+def main(plan: Plan, flags: List[str]) -> NoReturn:
+    """Runs the command of a script, or the worker of a container, and ends the process."""
+    words = sys.argv[1:]
+    if _ardea.is_process_of_cluster():
+        sys.exit(_run(words, plan, sys.argv[0]))
+    command, rest = words[0], words[1:]
+    settings = [word for flag in flags for word in ("--set", flag)]
+    words = [command, *settings, *rest]
+    if command not in ("submit", "upgrade"):
+        sys.exit(_run(words, plan, sys.argv[0]))
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if script is None:
+        raise invalid("a job without a file cannot be submitted", "write the job to a file")
+    with tempfile.TemporaryDirectory(prefix="ardea-job-") as folder:
+        program = os.path.join(folder, "job")
+        write_program(program, script)
+        sys.exit(_run(words, plan, program))
+
+
+def _run(words: List[str], plan: Plan, program: str) -> int:
+    name = os.path.basename(program)
+    return _ardea.main(words, plan.to_json(), plan.objects, program, name, HOST_COMMAND)

@@ -1,0 +1,274 @@
+//! The form of plans: the steps of a job as plain data.
+
+use ardea_columns::{AggregateExpr, Expr};
+use ardea_core::{Error, ErrorCode, OnError, Result};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use serde::Deserialize;
+
+/// The version of the form of plans that this program reads.
+const VERSION: u32 = 1;
+
+/// The output of a step: the index of the step, and the number of its output.
+pub(crate) type Output = (usize, usize);
+
+/// The description of a job.
+#[derive(Deserialize, Debug)]
+pub(crate) struct Plan {
+    version: u32,
+    /// The name of the job.
+    pub name: String,
+    /// The steps; each reads outputs of earlier ones.
+    pub steps: Vec<PlanStep>,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the text is no plan of this version.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let plan: Plan = serde_json::from_str(text).map_err(|error| {
+            Error::new(ErrorCode::InvalidJob, "the plan of the job cannot be read")
+                .because(error)
+                .hint("install one version of the package ardea")
+        })?;
+        if plan.version != VERSION {
+            let what = format!(
+                "the plan of the job has the form {}, and not {VERSION}",
+                plan.version
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("install one version of the package ardea"));
+        }
+        Ok(plan)
+    }
+}
+
+/// A step with its inputs.
+#[derive(Deserialize, Debug)]
+pub(crate) struct PlanStep {
+    /// The outputs that the step reads.
+    pub inputs: Vec<Output>,
+    /// The file and line of the user's code that adds the step.
+    pub place: String,
+    /// The kind of step.
+    #[serde(flatten)]
+    pub kind: StepKind,
+}
+
+/// The kind of a step, with its options. A function or collection is given by its index.
+#[derive(Deserialize, Debug)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum StepKind {
+    /// Reads from a source.
+    Read {
+        source: SourcePlan,
+    },
+    Filter {
+        condition: Expr,
+        on_error: ErrorPolicy,
+    },
+    Select {
+        columns: Vec<Expr>,
+    },
+    WithColumn {
+        column: Expr,
+    },
+    /// Removes columns.
+    Drop {
+        names: Vec<String>,
+    },
+    Timestamps {
+        time: Expr,
+        lag_micros: u64,
+        idle_micros: Option<u64>,
+        ahead_micros: Option<u64>,
+    },
+    Function(FunctionPlan),
+    Aggregate {
+        name: String,
+        keys: Vec<String>,
+        aggregates: Vec<AggregateExpr>,
+    },
+    /// Aggregates windows. Output 1 has the late records.
+    Window {
+        name: String,
+        keys: Vec<String>,
+        window: WindowPlan,
+        aggregates: Vec<AggregateExpr>,
+    },
+    Process(ProcessPlan),
+    Rebalance,
+    Write {
+        sink: SinkPlan,
+        /// True if the records are lines of text in their only column.
+        has_lines: bool,
+    },
+    Collect,
+    /// Drops the records.
+    Discard,
+}
+
+/// A step that calls a function with each batch.
+#[derive(Deserialize, Debug)]
+pub(crate) struct FunctionPlan {
+    pub name: String,
+    /// The index of the function.
+    pub function: usize,
+    pub form: FunctionForm,
+    pub output: FunctionColumns,
+    pub on_error: ErrorPolicy,
+    /// True if calls may wait, so that the step needs a thread of its own.
+    pub blocks: bool,
+}
+
+/// A step that calls a function with state for each key.
+#[derive(Deserialize, Debug)]
+pub(crate) struct ProcessPlan {
+    pub name: String,
+    pub keys: Vec<String>,
+    /// The index of the function.
+    pub function: usize,
+    /// The columns of the results.
+    pub fields: FieldList,
+    pub ttl_micros: Option<u64>,
+    pub on_error: ErrorPolicy,
+}
+
+/// The treatment of records on which a step fails.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ErrorPolicy {
+    Fail,
+    DeadLetter,
+    Drop,
+}
+
+impl From<ErrorPolicy> for OnError {
+    fn from(policy: ErrorPolicy) -> Self {
+        match policy {
+            ErrorPolicy::Fail => OnError::Fail,
+            ErrorPolicy::DeadLetter => OnError::DeadLetter,
+            ErrorPolicy::Drop => OnError::Drop,
+        }
+    }
+}
+
+/// The form in which a function gets the records of a batch.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FunctionForm {
+    /// A list of dictionaries, or of the bytes of objects.
+    Rows,
+    /// An Arrow batch.
+    Batch,
+}
+
+/// The columns of a function's results.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FunctionColumns {
+    /// Those of the input.
+    Same(()),
+    /// Those of the input, and these behind them.
+    Append(FieldList),
+    /// These.
+    Columns(FieldList),
+}
+
+/// The fields of a schema: name, type and nullability.
+#[derive(Deserialize, Clone, Debug)]
+pub(crate) struct FieldList(Vec<(String, DataType, bool)>);
+
+impl FieldList {
+    /// Returns the fields.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+        let fields = self.0.iter();
+        fields.map(|(name, kind, is_nullable)| Field::new(name, kind.clone(), *is_nullable))
+    }
+
+    /// Returns the schema of these fields.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Schema::new(self.fields().collect::<Vec<_>>()).into()
+    }
+}
+
+/// A source.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SourcePlan {
+    Files(FileSourcePlan),
+    /// The values of a collection.
+    Items {
+        fields: FieldList,
+        values: usize,
+        batch_rows: usize,
+        /// The number of times that the values are read.
+        repeat: usize,
+    },
+}
+
+/// The format of files.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FileFormat {
+    Json,
+    Csv,
+}
+
+/// Files as a source.
+#[derive(Deserialize, Debug)]
+pub(crate) struct FileSourcePlan {
+    pub format: FileFormat,
+    pub path: String,
+    pub columns: Option<Vec<String>>,
+    pub fields: Option<FieldList>,
+    pub suffix: Option<String>,
+    pub in_order: bool,
+    pub delimiter: Option<u8>,
+    pub on_error: ErrorPolicy,
+}
+
+/// A sink.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SinkPlan {
+    Files(FileSinkPlan),
+}
+
+/// Files as a sink.
+#[derive(Deserialize, Debug)]
+pub(crate) struct FileSinkPlan {
+    pub format: FileFormat,
+    pub path: String,
+    pub rotate_bytes: Option<u64>,
+    pub rotate_micros: Option<u64>,
+    pub rotates_with_epochs: bool,
+}
+
+/// Windows with their options.
+#[derive(Deserialize, Debug)]
+pub(crate) struct WindowPlan {
+    pub shape: WindowShape,
+    pub offset_micros: u64,
+    pub lateness_micros: u64,
+}
+
+/// The kind of windows.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WindowShape {
+    Sliding {
+        length_micros: u64,
+        slide_micros: u64,
+    },
+    Session {
+        gap_micros: u64,
+    },
+    Daily {
+        zone: String,
+    },
+    Monthly {
+        zone: String,
+    },
+}
