@@ -26,7 +26,6 @@
 //! * [`input`]: queries over JSON lines, CSV and text, compared with a plain loop and DuckDB;
 //! * [`exchange`]: records from one worker to another;
 //! * [`ipc`]: messages from other processes, through a ring in shared memory or a socket;
-//! * [`forward`]: cost of forwarding frames in a worker;
 //! * [`grid`]: cost of reading and writing a map of a grid;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
 //!   workers;
@@ -70,7 +69,6 @@ pub mod cluster;
 pub mod exchange;
 pub mod failover;
 mod flags;
-pub mod forward;
 pub mod grid;
 pub mod input;
 pub mod ipc;
@@ -141,7 +139,6 @@ benchmarks!(
     checkpoint::CheckpointParams,
     exchange::ExchangeParams,
     failover::FailoverParams,
-    forward::ForwardParams,
     grid::GridParams,
     input::InputParams,
     ipc::IpcParams,
@@ -205,7 +202,6 @@ mod tests {
         check::<checkpoint::CheckpointParams>();
         check::<exchange::ExchangeParams>();
         check::<failover::FailoverParams>();
-        check::<forward::ForwardParams>();
         check::<grid::GridParams>();
         check::<input::InputParams>();
         check::<ipc::IpcParams>();

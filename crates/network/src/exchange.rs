@@ -22,8 +22,7 @@
 //!   [`Poller`] and [`Polled`] help transports over sockets;
 //! - [`Link`], [`Port`], [`Identity`]: one connection, the streams that share it, and its
 //!   authentication;
-//! - [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and a relay between
-//!   connections.
+//! - [`EdgeSender`], [`EdgeReceiver`]: the ends of an edge.
 //!
 //! # Invariants
 //!
@@ -36,7 +35,6 @@
 //! - A peer can make this worker reserve at most a small constant times the bytes that it sent. Any
 //!   input leads to frames or to an error that names the peer, never to a panic.
 //! - In a steady state nothing is allocated per frame or per buffer: blocks are reused.
-//! - A payload that is only forwarded is neither decoded nor copied.
 //!
 //! # Example: an edge between two workers of one process
 //!
@@ -114,7 +112,6 @@ mod handshake;
 mod link;
 mod port;
 
-mod forwarder;
 mod receiver;
 mod sender;
 
@@ -127,7 +124,6 @@ pub use ardea_shm::RingSize;
 pub use assembler::{Assembler, AssemblerConfig};
 pub use disconnect::{DisconnectReason, Disconnected};
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
-pub use forwarder::{Forwarder, Route, RouteKey};
 pub use frame::{Frame, Payload, SendBuffer};
 pub use framed::{Framed, FramedConfig};
 pub use handshake::{Identity, MAX_HELLO_BYTES, PROTOCOL_VERSION, PeerIdentity, Side};

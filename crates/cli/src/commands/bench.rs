@@ -16,7 +16,6 @@ use ardea_bench::breakdown::BreakdownParams;
 use ardea_bench::checkpoint::CheckpointParams;
 use ardea_bench::exchange::ExchangeParams;
 use ardea_bench::failover::FailoverParams;
-use ardea_bench::forward::ForwardParams;
 use ardea_bench::grid::GridParams;
 use ardea_bench::input::InputParams;
 use ardea_bench::ipc::{self, IpcParams};
@@ -72,8 +71,6 @@ pub enum BenchCommand {
         #[arg(long, value_name = "JSON", hide = true)]
         copy: Option<String>,
     },
-    /// Cost of forwarding frames that are addressed to another worker
-    Forward(BenchArgs<ForwardParams>),
     /// Cost of reading and writing a map in the memory of several members
     Grid(BenchArgs<GridParams>),
     /// Queries over JSON lines, CSV and text, compared with a plain loop and DuckDB
@@ -174,7 +171,6 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
             copy: Some(copy), ..
         } => Ok(ipc::run_producer(copy)?),
         BenchCommand::Ipc { bench, copy: None } => bench.run(context),
-        BenchCommand::Forward(bench) => bench.run(context),
         BenchCommand::Grid(bench) => bench.run(context),
         BenchCommand::Input(bench) => bench.run(context),
         BenchCommand::Submit(bench) => bench.run(context),

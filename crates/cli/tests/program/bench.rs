@@ -9,11 +9,12 @@ fn a_bench_in_a_pipe_prints_one_object_on_one_line() {
     let nexmark = ["nexmark", "--query", "q2", "--rate", "1000"];
     let stages = ["stages", "--stages", "40", "--threads", "2"];
     let wordcount = ["wordcount", "--words", "1000", "--rate", "1000", "--acks"];
-    let plain: [&[&str]; 5] = [
+    let plain: [&[&str]; 6] = [
         &["wakeup"],
         &["exchange"],
+        &["exchange", "--transport", "uds"],
+        &["exchange", "--transport", "shm"],
         &["ipc"],
-        &["forward", "--bytes", "1000"],
         &["grid", "--keys", "500"],
     ];
     for bench in [&nexmark[..], &stages, &wordcount].iter().chain(&plain) {
@@ -188,31 +189,6 @@ fn what_can_not_go_with_a_sweep_is_refused() {
 }
 
 #[test]
-fn an_ablation_is_one_object_with_the_share_of_each_saving() {
-    let lines = lines("forward --ablation --bytes 2000 --duration 50ms --warmup 1ms");
-    let [report] = &lines[..] else {
-        panic!("{lines:?}");
-    };
-    for figure in [
-        "all_on_ratio",
-        "throughput_ratio",
-        "all_off_tuples_per_cpu_s",
-    ] {
-        assert!(report[figure].is_number(), "{figure}: {report}");
-    }
-    for share in [
-        "in_place_share",
-        "pools_share",
-        "lazy_share",
-        "interplay_share",
-    ] {
-        assert!(report.get(share).is_some(), "{share}: {report}");
-    }
-    let finished = run(&["bench", "forward", "--ablation", "--no-lazy"]);
-    assert_eq!(finished.code, Some(2), "{finished:?}");
-}
-
-#[test]
 fn a_soak_prints_an_object_a_look_and_at_the_end_whether_its_limits_held() {
     let lines = lines("soak --words 1000 --duration 400ms --warmup 10ms --every 100ms");
     assert_eq!(lines.len(), 5, "{lines:?}");
@@ -267,7 +243,6 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
         ("ipc", &["--duration", "--warmup"]),
-        ("forward", &["--duration", "--warmup"]),
         ("grid", &["--duration", "--warmup"]),
         ("soak", &["--duration", "--warmup", "--spin", "--every"]),
     ] {

@@ -64,7 +64,6 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "ipc"],
-    &["bench", "forward"],
     &["bench", "active-active"],
     &["bench", "rescale"],
     &["bench", "grid"],

@@ -118,6 +118,7 @@ mod tests {
         consumer.poll_by_owner();
         let (mut producer, _) = add(&consumer);
         producer.poll_by_owner();
+        assert_eq!(poll(&mut consumer), None);
         assert!(consumer.may_sleep().unwrap());
         drop(producer);
         assert!(!consumer.may_sleep().unwrap());
