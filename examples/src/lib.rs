@@ -23,6 +23,7 @@
 //! * [`zones`]: the longest delays by time zone, in a topology with a custom grouping;
 //! * [`word_stream`]: words of an endless stream, as a program that submits itself to a cluster;
 //! * [`page_views`]: the requests to a web server, second by second, as active-active replicas;
+//! * `daily_delays`, with the feature `columns`: the delays of each carrier by day, in columns;
 //! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten
 //!   seconds;
 //! * `word_table`, with the feature `postgres`: the words of a file in a PostgreSQL table;
@@ -44,6 +45,8 @@
 #![forbid(unsafe_code)]
 
 pub mod by_rack;
+#[cfg(feature = "columns")]
+pub mod daily_delays;
 pub mod odd_cores;
 pub mod orders;
 pub mod own_operator;

@@ -55,6 +55,11 @@ struct Plugins;
 #[doc = include_str!("../../../docs/topologies.md")]
 struct Topologies;
 
+/// `docs/columns.md`
+#[cfg(feature = "columns")]
+#[doc = include_str!("../../../docs/columns.md")]
+struct ColumnsChapter;
+
 /// `docs/running-a-cluster.md`
 #[doc = include_str!("../../../docs/running-a-cluster.md")]
 struct RunningACluster;

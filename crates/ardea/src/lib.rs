@@ -8,6 +8,8 @@
 //!   acknowledgements;
 //! * [`aggregate`]: aggregate functions for windows and groups;
 //! * [`connect`]: sources and sinks;
+//! * `columns` (feature of that name): records in Arrow columns: expressions, windows, files; with
+//!   the feature `parquet`, Parquet files;
 //! * `kafka`, `nats`, `postgres` and `redis` (features of these names): sources and sinks for
 //!   Apache Kafka, NATS JetStream and PostgreSQL, a sink for Redis;
 //! * `grid` (feature of that name): in-memory maps distributed over several members, for any
@@ -44,6 +46,8 @@
 pub use ardea_aggregate as aggregate;
 pub use ardea_checkpoint::local as recovery;
 pub use ardea_codec as codec;
+#[cfg(feature = "columns")]
+pub use ardea_columns as columns;
 pub use ardea_config as config;
 pub use ardea_connectors as connect;
 #[cfg(feature = "grid")]

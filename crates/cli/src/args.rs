@@ -65,8 +65,8 @@ pub enum Command {
     Run(JobArgs),
     /// List the jobs that come with ardea
     Examples,
-    /// Infer the schema of a file of JSON lines or CSV, and print it as a Rust struct, a Python
-    /// class and an SQL table
+    /// Infer the schema of a file of JSON lines, CSV or Parquet, and print it as a Rust struct, a
+    /// Python class and an SQL table
     #[command(after_help = INSPECT_HELP)]
     Inspect(InspectArgs),
     /// List the components for topologies in YAML files, with their settings
@@ -323,7 +323,7 @@ pub struct InspectArgs {
     /// The file; may be compressed
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Number of records to read
+    /// Number of records to read; the schema of Parquet is in the file
     #[arg(long, value_name = "N", value_parser = at_least_one, default_value = "10000")]
     pub records: u64,
     /// Format of the file (default: by its name)
@@ -343,6 +343,8 @@ pub enum InspectFormat {
     Csv,
     /// Tab-separated values with a header
     Tsv,
+    /// Parquet, in a program built with the feature `parquet`
+    Parquet,
 }
 
 /// The arguments of `ardea nexmark generate`.

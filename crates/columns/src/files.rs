@@ -1,4 +1,9 @@
-//! Files of JSON lines and CSV as sources of columns.
+//! Files of JSON lines, CSV and Parquet as sources and sinks of columns.
+//!
+//! Reading: [`json_lines`], [`csv()`], and with the feature `parquet` `parquet`. Writing:
+//! [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options of a
+//! format. The sinks are [`FileSink`]s: they rotate, compress, and write each
+//! record exactly once in a job with state.
 
 mod inferred_columns;
 
@@ -6,12 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_connectors::OnDamage;
-use ardea_connectors::files::{self, FileSource};
+use ardea_connectors::files::{self, FileSink, FileSource};
 use ardea_connectors::inference::{InferredFormat, infer_file};
 use ardea_core::{Bounded, Error, ErrorCode, OnError, Parallelism, Result, Source};
 use arrow_schema::SchemaRef;
 
+use crate::batch::ColumnBatch;
 use crate::decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
+use crate::encode::{ColumnEncode, CsvEncoder, JsonEncoder};
+#[cfg(feature = "parquet")]
+use crate::parquet::{ParquetEncoder, ParquetFiles};
+use crate::sink::ColumnSink;
 use crate::stream::{ColumnRecord, ColumnSource};
 use inferred_columns::InferredColumns;
 
@@ -30,6 +40,61 @@ pub fn csv(path: impl AsRef<Path>) -> ColumnFiles {
         single_line: false,
     };
     ColumnFiles::new(path.as_ref(), Some(csv))
+}
+
+/// Returns a sink that writes each record as a line of JSON; see [`JsonEncoder`].
+///
+/// ```
+/// use ardea_columns::{Columns, col, files};
+/// use ardea_pipeline::Pipeline;
+///
+/// let folder = tempfile::tempdir()?;
+/// let (bids, euros) = (folder.path().join("bids.csv"), folder.path().join("euros.jsonl"));
+/// std::fs::write(&bids, "auction,price\n1,20\n2,5\n")?;
+///
+/// let p = Pipeline::new("euros");
+/// Columns::read_from(&p, files::csv(&bids))
+///     .filter(col("price").gt(10))
+///     .select([col("auction"), (col("price") * 0.5).alias("euros")])
+///     .write_to(files::write_json_lines(&euros));
+/// p.run()?;
+/// assert_eq!(std::fs::read_to_string(&euros)?, "{\"auction\":1,\"euros\":10.0}\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_json_lines(path: impl AsRef<Path>) -> FileSink<ColumnBatch, JsonEncoder> {
+    write(path, JsonEncoder::new())
+}
+
+/// Returns a sink that writes CSV with a header; see [`CsvEncoder`].
+pub fn write_csv(path: impl AsRef<Path>) -> FileSink<ColumnBatch, CsvEncoder> {
+    write(path, CsvEncoder::new())
+}
+
+/// Returns a source of the columns of Parquet files.
+#[cfg(feature = "parquet")]
+pub fn parquet(path: impl AsRef<Path>) -> ParquetFiles {
+    ParquetFiles::new(path.as_ref())
+}
+
+/// Returns a sink that writes Parquet; see [`ParquetEncoder`].
+#[cfg(feature = "parquet")]
+pub fn write_parquet(path: impl AsRef<Path>) -> FileSink<ColumnBatch, ParquetEncoder> {
+    write(path, ParquetEncoder::new())
+}
+
+/// Returns a sink that writes columns in any format.
+pub fn write<E: ColumnEncode>(path: impl AsRef<Path>, encoder: E) -> FileSink<ColumnBatch, E> {
+    files::write_batches(path, encoder)
+}
+
+impl<E: ColumnEncode> From<FileSink<ColumnBatch, E>> for ColumnSink {
+    fn from(sink: FileSink<ColumnBatch, E>) -> Self {
+        ColumnSink::new(sink.name(), move |schema| {
+            let compression = sink.output_compression();
+            let sink = sink.with_encoder(|encoder| encoder.bind(schema, compression))?;
+            Ok(sink.build_batches())
+        })
+    }
 }
 
 /// The columns that are decoded.
@@ -285,5 +350,7 @@ impl From<ColumnFiles> for ColumnSource<Bounded> {
     }
 }
 
+#[cfg(test)]
+mod sink_tests;
 #[cfg(test)]
 mod tests;

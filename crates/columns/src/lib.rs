@@ -8,9 +8,10 @@
 //!
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
-//! * [`files`]: files of JSON lines and CSV, decoded only into the columns that are asked for;
-//! * [`ColumnDecoder`]: the decoder of such records;
-//! * [`write_json_lines`]: columns as JSON lines;
+//! * [`files`]: files of JSON lines, CSV and Parquet (feature `parquet`), decoded only into the
+//!   columns that are asked for, and written from columns;
+//! * [`ColumnDecoder`]: the decoder of such records; [`JsonEncoder`], [`CsvEncoder`]: their
+//!   encoders;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
 //! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
 //!   steps on single records;
@@ -33,6 +34,8 @@
 //! See [`Columns`] for an example.
 #![forbid(unsafe_code)]
 
+pub use {arrow_array, arrow_schema};
+
 pub mod files;
 
 mod batch;
@@ -44,8 +47,11 @@ mod expr;
 mod join;
 mod key;
 mod keyed;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod record;
 mod rows;
+mod sink;
 mod steps;
 mod stream;
 mod top;
@@ -53,21 +59,21 @@ mod window;
 
 #[cfg(test)]
 mod test_adapter;
+#[cfg(test)]
+mod test_source;
 
-/// `docs/columns.md`
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/columns.md")]
-mod guide {}
-
+#[cfg(feature = "parquet")]
+pub use self::parquet::{ParquetCompression, ParquetEncoder, ParquetFiles, infer_parquet};
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
-pub use encode::write_json_lines;
+pub use encode::{ColumnEncode, CsvEncoder, JsonEncoder, write_json_lines};
 pub use expr::{BinaryOperation, BoundExpr, Expr, Literal, UnaryOperation, col, lit};
 pub use join::ColumnHashJoinP;
 pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use keyed::{ColumnDistinctP, ColumnRollingP};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
+pub use sink::ColumnSink;
 pub use steps::{ColumnFilterP, ColumnStampP, ProjectP};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use top::{TopRecords, all_with_max, top_n};

@@ -21,6 +21,7 @@ use crate::batch_codec::ColumnCodec;
 use crate::expr::{BoundExpr, Expr};
 use crate::key::KeyColumns;
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
+use crate::sink::ColumnSink;
 use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
 use crate::window::ColumnArgument;
 
@@ -215,6 +216,13 @@ impl<B: Boundedness, E> Columns<B, E> {
         self.stream.extend_with("rows", make)
     }
 
+    /// Writes the records to a sink, such as
+    /// [`files::write_json_lines`](crate::files::write_json_lines), and ends this branch.
+    pub fn write_to(self, sink: impl Into<ColumnSink>) {
+        let sink = sink.into().bound(self.schema);
+        self.stream.write_with(sink, Arc::new(ColumnCodec));
+    }
+
     /// Returns the stream of batches, for custom processors.
     pub fn into_stream(self) -> Stream<ColumnRecord, B, E> {
         self.stream
@@ -253,7 +261,7 @@ fn supplier<P: Processor + 'static>(
 }
 
 /// Returns a supplier that fails the job when it starts.
-fn failing(error: &Error) -> Arc<dyn ProcessorSupplier> {
+pub(crate) fn failing(error: &Error) -> Arc<dyn ProcessorSupplier> {
     let error = error.clone();
     Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Err(error.clone()) })
 }

@@ -2,13 +2,15 @@
 //! unbounded.
 //!
 //! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a custom format. A path names
-//! a file or a directory. The files of a directory are read in the order of their names and
+//! a file or a directory, or is a pattern of file names: `*` stands for any characters, and `?` for
+//! one. The files of a directory are read in the order of their names and
 //! distributed over the instances, which share large files. Gzip and zstd are detected by the first
 //! bytes of a file. [`FileSource::follow`] tails a growing file; [`FileSource::watch`] also reads
 //! files that are added to the directory later.
 //!
-//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file is named
-//! `….part` until it is complete, so readers never see a partial file.
+//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]; [`write_batches`]
+//! for batches of records. A file is named `….part` until it is complete, so readers never see a
+//! partial file.
 //!
 //! ```
 //! use ardea_connectors::files;
@@ -35,8 +37,9 @@ mod read;
 mod special_file;
 mod watch;
 mod write;
+mod written_output;
 
-pub use decompressed_files::{first_listed, listed, unpacked};
+pub use decompressed_files::{first_listed, listed, listed_with_suffix, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};
@@ -45,4 +48,5 @@ pub(crate) use read::blocks::FileBlocks;
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::ReadyEvent;
 pub use watch::WatchSource;
-pub use write::{FileSink, write, write_csv, write_json_lines, write_lines};
+pub use write::{FileSink, write, write_batches, write_csv, write_json_lines, write_lines};
+pub use written_output::WrittenOutput;

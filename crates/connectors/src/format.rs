@@ -34,6 +34,8 @@ use std::io::{self, Read};
 
 use ardea_core::Records;
 
+use crate::files::WrittenOutput;
+
 pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
 pub use json::{JsonLines, LossyJsonLines};
@@ -163,4 +165,59 @@ pub trait Encode<T>: Clone + Send + Sync + 'static {
     /// The reason why the record cannot be encoded. The caller then removes the bytes appended to
     /// `out`.
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String>;
+}
+
+/// An encoder of batches of records, such as columns.
+///
+/// The value given to a sink is a prototype, cloned for each instance.
+pub trait BatchEncode: Clone + Send + Sync + 'static {
+    /// The type of the batches.
+    type Batch: Records;
+
+    /// True if an output is complete only with the bytes of [`finish`](Self::finish).
+    const HAS_END: bool;
+
+    /// Starts a new output.
+    fn begin(&mut self);
+
+    /// Continues an output of an earlier attempt, which ends where it was
+    /// [sealed](Self::seal) last. Called before the first record.
+    ///
+    /// # Errors
+    /// If the output cannot be read, or the records do not fit it.
+    fn resume_from(&mut self, output: &mut WrittenOutput) -> ardea_core::Result<()>;
+
+    /// Takes records from the front of the batch, at least one, and appends them to `out`. Stops
+    /// when the output has grown by about `room` bytes, with those it [holds](Self::held_bytes).
+    ///
+    /// `refuse` is called for a record that cannot be encoded, with its index in the batch as
+    /// passed, its bytes so far, and the reason.
+    ///
+    /// # Errors
+    /// Those of `refuse`; internal errors.
+    fn encode(
+        &mut self,
+        batch: &mut Self::Batch,
+        room: u64,
+        out: &mut Vec<u8>,
+        refuse: &mut dyn FnMut(usize, Vec<u8>, String) -> ardea_core::Result<()>,
+    ) -> ardea_core::Result<()>;
+
+    /// Returns the approximate size of taken records that have not been appended to an output.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Appends all held records, and all that is needed to continue the output after them.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    fn seal(&mut self, out: &mut Vec<u8>) -> ardea_core::Result<()>;
+
+    /// Appends all held records, and the end of the output. An output without records gets its
+    /// beginning too.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    fn finish(&mut self, out: &mut Vec<u8>) -> ardea_core::Result<()>;
 }

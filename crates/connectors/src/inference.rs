@@ -102,6 +102,15 @@ impl InferredSchema {
         schema
     }
 
+    /// Creates the schema of `records` records with these fields, of a format that names them.
+    pub fn of_fields(fields: Vec<InferredField>, records: u64) -> Self {
+        InferredSchema {
+            fields,
+            records,
+            bad: 0,
+        }
+    }
+
     fn empty() -> Self {
         InferredSchema {
             fields: Vec::new(),

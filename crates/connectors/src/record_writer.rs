@@ -104,14 +104,28 @@ impl<T: Send + 'static, E: Encode<T>> RecordWriter<T, E> {
 
     /// Appends all records of the inbox to `out` and removes them.
     pub fn encode_all(&mut self, inbox: &mut Inbox, out: &mut Vec<u8>) -> Result<()> {
+        self.encode_front(inbox, u64::MAX, out)
+    }
+
+    /// Appends records of the inbox to `out` and removes them, until the inbox is empty or `out`
+    /// has `most` bytes.
+    pub fn encode_front(&mut self, inbox: &mut Inbox, most: u64, out: &mut Vec<u8>) -> Result<()> {
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
         let mut guard = RecordGuard::new();
+        let mut taken = 0;
         for (position, record) in (first..).zip(rows.values()) {
             self.encode(record, position, out)?;
             guard.advance();
+            taken += 1;
+            if out.len() as u64 >= most {
+                break;
+            }
         }
-        rows.clear();
+        match taken == rows.len() {
+            true => rows.clear(),
+            false => rows.discard_front(taken),
+        }
         Ok(())
     }
 }

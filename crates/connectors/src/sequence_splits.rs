@@ -3,8 +3,8 @@
 
 use ardea_core::instance_state::{self as kept, PeerInstances};
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
-    SmallSnapshot, SnapshotRequest, SnapshotWriter, SourceControl, StateChunk, StateShape,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, Progress, RestoredEntry, RestoredState,
+    Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, SourceControl, StateChunk, StateShape,
     Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -35,9 +35,12 @@ impl Stride {
 
 /// A run of `count` numbers that begins with `first`, with the distance `step`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NumberRun {
+pub struct NumberRun {
+    /// The first number.
     pub first: u64,
+    /// The distance of two numbers.
     pub step: u64,
+    /// The number of numbers, at least one.
     pub count: u64,
 }
 
@@ -62,14 +65,15 @@ struct SequenceState {
 /// Each of n instances has every n-th number. After a rescale, the instances first process the gaps
 /// left by slower instances, and then share the numbers above the highest processed number.
 #[derive(Debug)]
-pub(crate) struct SequenceSplits {
+pub struct SequenceSplits {
     instance: Instance,
     own: Stride,
     left: Vec<Stride>,
     /// The start time, for sources that need it after a restore.
-    pub began: Option<Timestamp>,
+    pub(crate) began: Option<Timestamp>,
     draft: SmallSnapshot,
     restored: PeerInstances<SequenceState>,
+    has_restored: bool,
 }
 
 impl SequenceSplits {
@@ -87,7 +91,42 @@ impl SequenceSplits {
             began: None,
             draft: SmallSnapshot::default(),
             restored: PeerInstances::default(),
+            has_restored: false,
         }
+    }
+
+    /// Sets the bound of the numbers, before the first is processed or the state is
+    /// [restored](Checkpointed::on_restored).
+    pub fn set_end(&mut self, end: u64) {
+        self.own.end = end;
+    }
+
+    /// Returns true if the number is one that this instance has not processed yet.
+    pub fn contains(&self, number: u64) -> bool {
+        let mut strides = self.left.iter().chain(Some(&self.own));
+        strides.any(|it| {
+            let ahead = number.checked_sub(it.next).filter(|_| number < it.end);
+            ahead.is_some_and(|ahead| ahead % it.step.max(1) == 0)
+        })
+    }
+
+    /// Takes an entry of its state, for a processor with other states too.
+    ///
+    /// # Errors
+    /// If it is an entry of another state, or cannot be read.
+    pub fn restore_entry(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
+        match entry.state {
+            STATE => {
+                self.has_restored = true;
+                self.restored.take(entry)
+            }
+            _ => Err(RestoredState::unknown(entry)),
+        }
+    }
+
+    /// Returns true if [`restore_entry`](Self::restore_entry) has taken an entry.
+    pub fn has_restored(&self) -> bool {
+        self.has_restored
     }
 
     /// Returns the next run of numbers to process; `None` at the end.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_codec::ExchangeData;
-use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing};
+use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing, Sink};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
@@ -57,6 +57,12 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         make: Arc<dyn ProcessorSupplier>,
     ) -> Stream<U, B, E> {
         self.add_broadcast_step(name, table, Priority::FIRST, make)
+    }
+
+    /// Writes the stream to a sink like [`write_to`](Self::write_to). `codec` is that of edges
+    /// between processes.
+    pub fn write_with(self, sink: Sink<T>, codec: Arc<dyn ChunkCodec>) {
+        self.end_in(sink, EdgeInput::with_codec(Routing::Forward, codec));
     }
 
     /// Returns the second output of a step added by [`extend_with`](Self::extend_with). It needs no

@@ -14,26 +14,58 @@ use crate::stdout;
 
 /// Infers the schema of the file's first records, and prints it.
 pub fn run(args: &InspectArgs, context: &Context) -> Result<(), Failure> {
-    let format = match args.format {
-        Some(InspectFormat::Json) => InferredFormat::JsonLines,
-        Some(InspectFormat::Csv) => InferredFormat::Csv(b','),
-        Some(InspectFormat::Tsv) => InferredFormat::Csv(b'\t'),
-        None => InferredFormat::of_name(&args.file).ok_or_else(|| {
-            Failure::usage(
-                format!(
-                    "the name of {} does not tell its format",
-                    args.file.display()
-                ),
-                "give it: --format json, csv or tsv",
-            )
-        })?,
+    let schema = match format_of(args)? {
+        FileFormat::Text(format) => infer_file(&args.file, format, args.records as usize)?,
+        FileFormat::Parquet => parquet_schema(&args.file)?,
     };
-    let schema = infer_file(&args.file, format, args.records as usize)?;
     let name = args.name.clone().unwrap_or_else(|| name_of(&args.file));
     match context.json {
         true => stdout::print_json(&described(&schema, &name)),
         false => stdout::print(&report(&schema, &name)),
     }
+}
+
+/// The format of a file.
+enum FileFormat {
+    /// Records of text, whose types are inferred.
+    Text(InferredFormat),
+    Parquet,
+}
+
+/// Returns the given format, or that of the file's name.
+fn format_of(args: &InspectArgs) -> Result<FileFormat, Failure> {
+    let format = match args.format {
+        Some(InspectFormat::Json) => InferredFormat::JsonLines,
+        Some(InspectFormat::Csv) => InferredFormat::Csv(b','),
+        Some(InspectFormat::Tsv) => InferredFormat::Csv(b'\t'),
+        Some(InspectFormat::Parquet) => return Ok(FileFormat::Parquet),
+        None => {
+            let extension = args.file.extension();
+            if extension.is_some_and(|it| it.eq_ignore_ascii_case("parquet")) {
+                return Ok(FileFormat::Parquet);
+            }
+            InferredFormat::of_name(&args.file).ok_or_else(|| {
+                let file = args.file.display();
+                let what = format!("the name of {file} does not tell its format");
+                Failure::usage(what, "give it: --format json, csv, tsv or parquet")
+            })?
+        }
+    };
+    Ok(FileFormat::Text(format))
+}
+
+#[cfg(feature = "parquet")]
+fn parquet_schema(file: &Path) -> Result<InferredSchema, Failure> {
+    Ok(ardea::columns::infer_parquet(file)?)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet_schema(file: &Path) -> Result<InferredSchema, Failure> {
+    let what = format!(
+        "{} is Parquet, which this program cannot read",
+        file.display()
+    );
+    Err(Failure::usage(what, "build it with --features parquet"))
 }
 
 /// Returns the name of a file without its extensions.

@@ -45,12 +45,40 @@ fn a_file_of_unknown_format_needs_one() {
     let finished = run(&["inspect", path]);
     assert_eq!(finished.code, Some(2));
     assert!(
-        finished.err.contains("--format json, csv or tsv"),
+        finished.err.contains("--format json, csv, tsv or parquet"),
         "{finished:?}"
     );
     let finished = run(&["inspect", path, "--format", "json"]);
     assert!(
         finished.err.contains("none of the first 1 records"),
+        "{finished:?}"
+    );
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn the_schema_of_a_parquet_file_is_that_of_its_footer() {
+    use ardea::columns::{Columns, files};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bids.parquet");
+    let csv = directory.path().join("bids.csv");
+    std::fs::write(&csv, "auction,rate\n7,0.5\n8,\n").unwrap();
+    let p = ardea::Pipeline::new("convert");
+    Columns::read_from(&p, files::csv(&csv)).write_to(files::write_parquet(&path));
+    p.run().unwrap();
+    let out = succeed(&["inspect", path.to_str().unwrap()]);
+    for part in [
+        "2 records",
+        "struct Bids {\n    auction: Option<i64>,\n    rate: Option<f64>,\n}",
+        "class Bids:",
+        "CREATE TABLE bids (\n  auction BIGINT,\n  rate DOUBLE\n);",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    std::fs::write(&path, "PAR1").unwrap();
+    let finished = run(&["inspect", path.to_str().unwrap()]);
+    assert!(
+        finished.err.contains("less than any Parquet file"),
         "{finished:?}"
     );
 }

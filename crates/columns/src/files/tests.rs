@@ -4,10 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ardea_core::{
-    Chunk, Epoch, Guarantee, Instance, InstanceContext, Outbox, OutboxRuntime, Processor,
-    RestoredState, SnapshotRequest, SnapshotWriter, StateChunk,
-};
+use ardea_core::{Chunk, Instance, InstanceContext, Outbox, OutboxRuntime, Processor};
 use ardea_engine::NodeConfig;
 use ardea_pipeline::Pipeline;
 use ardea_testkit::{Expected, SourceTest};
@@ -18,8 +15,9 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::*;
+use crate::Columns;
 use crate::test_adapter::{Row, RowsOf, row, schema};
-use crate::{ColumnBatch, Columns, write_json_lines};
+use crate::test_source::DrivenSource;
 
 fn file(name: &str, content: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -34,90 +32,12 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// An instance of a source in a job with state, driven step by step.
-struct Driven {
-    processor: Box<dyn Processor>,
-    context: InstanceContext,
-    batches: Vec<RecordBatch>,
-    done: bool,
-}
-
-impl Driven {
-    fn new(files: ColumnFiles, index: u32, parallelism: u32, snapshots: &[StateChunk]) -> Self {
-        let instance = Instance { index, parallelism };
-        let context = InstanceContext {
-            instance,
-            guarantee: Guarantee::ExactlyOnce,
-            ..InstanceContext::detached("read")
-        };
-        let (_, supplier, ..) = ColumnSource::from(files).into_source().into_parts();
-        let mut processor = supplier.supply(instance).unwrap();
-        processor.init(&context).unwrap();
-        for chunk in snapshots {
-            let mut position = 0;
-            while position < chunk.byte_len() {
-                let mut state = RestoredState::new(chunk, &mut position, instance, 3);
-                processor.state().restore(&mut state).unwrap();
-            }
-        }
-        while !processor.state().on_restored(Epoch(1)).unwrap().done {}
-        Driven {
-            processor,
-            context,
-            batches: Vec::new(),
-            done: false,
-        }
-    }
-
-    fn step(&mut self) {
-        let mut outbox = Outbox::new(1, 64);
-        self.done = self.processor.complete(&mut outbox).unwrap().done;
-        if let Some(mut chunk) = outbox.take_chunk(0, Chunk::default) {
-            let batch = chunk.batch::<ColumnBatch>().unwrap().take();
-            self.batches.push(batch.into_parts().0);
-        }
-    }
-
-    fn run(&mut self) -> &mut Self {
-        while !self.done {
-            self.step();
-        }
-        self
-    }
-
-    fn snapshot(&mut self) -> StateChunk {
-        let state = self.processor.state();
-        state
-            .take_snapshot(SnapshotRequest::full(Epoch(1)))
-            .unwrap();
-        let mut chunk = StateChunk::default();
-        let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
-        while !state.write_snapshot(&mut writer).unwrap().done {}
-        chunk
-    }
-
-    /// Takes the records as JSON lines.
-    fn take_lines(&mut self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for batch in self.batches.drain(..) {
-            write_json_lines(&batch, &mut lines, |_, _| {}).unwrap();
-        }
-        let lines = String::from_utf8(lines).unwrap();
-        lines.lines().map(String::from).collect()
-    }
-
-    fn letters(&self) -> Vec<(String, Vec<u8>)> {
-        let letters = self.context.dead_letters.sample().into_iter();
-        letters.map(|it| (it.origin, it.raw)).collect()
-    }
-}
-
 /// Reads all with this number of instances; returns the sorted lines, and the sorted origins and
 /// bytes of bad records.
 fn read_all(files: &ColumnFiles, parallelism: u32) -> (Vec<String>, Vec<(String, Vec<u8>)>) {
     let (mut lines, mut letters) = (Vec::new(), Vec::new());
     for index in 0..parallelism {
-        let mut driven = Driven::new(files.clone(), index, parallelism, &[]);
+        let mut driven = DrivenSource::new(files.clone(), index, parallelism, &[]);
         lines.extend(driven.run().take_lines());
         letters.extend(driven.letters());
     }
@@ -203,7 +123,7 @@ proptest! {
         for (parallelism, steps) in attempts.iter().chain([&(2, vec![usize::MAX; 2])]) {
             let mut now = Vec::new();
             for (index, steps) in (0..*parallelism).zip(steps) {
-                let mut driven = Driven::new(files.clone(), index, *parallelism, &snapshots);
+                let mut driven = DrivenSource::new(files.clone(), index, *parallelism, &snapshots);
                 for _ in 0..*steps {
                     if driven.done {
                         break;
@@ -282,7 +202,7 @@ fn a_directory_is_read_in_order_whatever_its_compression_and_the_order_of_its_he
     write("3.csv", b"text,number\r\ng,5\r\nh\r\n");
     let files = csv(dir.path()).schema(two_columns()).in_order();
     for (rows, sizes) in [(10, &[5][..]), (2, &[2, 2, 1])] {
-        let mut driven = Driven::new(files.clone().batch_rows(rows), 0, 1, &[]);
+        let mut driven = DrivenSource::new(files.clone().batch_rows(rows), 0, 1, &[]);
         driven.run();
         let batches = driven.batches.iter().map(RecordBatch::num_rows);
         assert_eq!(batches.collect::<Vec<_>>(), sizes, "a batch spans files");

@@ -21,6 +21,16 @@ pub fn listed(path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     list(path.as_ref(), None)
 }
 
+/// Lists the files of a path whose names end in `suffix`; see [`listed`]. A path to a file is
+/// returned whatever its name.
+///
+/// # Errors
+/// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the path cannot be read, or if the
+/// directory contains no such file.
+pub fn listed_with_suffix(path: impl AsRef<Path>, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
+    list(path.as_ref(), suffix)
+}
+
 /// Returns the first of the listed files whose name ends in `suffix`: the file itself, or that of a
 /// directory; see [`listed`].
 ///

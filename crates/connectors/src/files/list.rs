@@ -84,7 +84,7 @@ impl Listing {
     /// Returns the files that a job started now would read. The result is empty for a directory
     /// without a match. If the path is not a directory, the result is the path itself.
     pub fn now(&self) -> Vec<PathBuf> {
-        if !self.path.is_dir() {
+        if !self.path.is_dir() && NamePattern::of(&self.path).is_none() {
             return vec![self.path.clone()];
         }
         list(&self.path, self.suffix.as_deref()).unwrap_or_default()
@@ -93,7 +93,13 @@ impl Listing {
     /// Checks that `left`, a restored unfinished file, is at the configured path or in its
     /// directory. Otherwise the job would not read its configured input.
     pub fn check(&self, left: &Path) -> Result<()> {
-        let is_its = |left: &Path, path: &Path| left == path || left.parent() == Some(path);
+        let is_its = |left: &Path, path: &Path| {
+            let pattern = NamePattern::of(path);
+            let fits = |name| pattern.is_some_and(|pattern| pattern.matches(name));
+            left == path
+                || left.parent() == Some(path)
+                || (left.parent() == path.parent() && left.file_name().is_some_and(fits))
+        };
         let whole = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         if is_its(left, &self.path) || is_its(&whole(left), &whole(&self.path)) {
             return Ok(());
@@ -162,16 +168,65 @@ pub(super) fn is_complete(name: &OsStr, suffix: Option<&str>) -> bool {
         && suffix.is_none_or(|suffix| name.ends_with(suffix.as_bytes()))
 }
 
+/// The pattern of a path whose last part contains `*`, for any characters, or `?`, for one byte.
+#[derive(Clone, Copy)]
+struct NamePattern<'a>(&'a [u8]);
+
+impl<'a> NamePattern<'a> {
+    /// Returns the pattern of a path; `None` if it has none, or a file has this name.
+    fn of(path: &'a Path) -> Option<Self> {
+        let name = path.file_name()?.as_bytes();
+        let is_pattern = name.iter().any(|byte| matches!(byte, b'*' | b'?'));
+        let is_missing = || fs::symlink_metadata(path).is_err();
+        (is_pattern && is_missing()).then_some(NamePattern(name))
+    }
+
+    fn matches(&self, name: &OsStr) -> bool {
+        let (pattern, name) = (self.0, name.as_bytes());
+        let (mut at, mut seen) = (0, 0);
+        // The last star, and the number of bytes up to the end of what it matches.
+        let mut star = None;
+        while seen < name.len() {
+            match pattern.get(at) {
+                Some(b'*') => {
+                    star = Some((at, seen));
+                    at += 1;
+                }
+                Some(byte) if *byte == b'?' || *byte == name[seen] => {
+                    (at, seen) = (at + 1, seen + 1);
+                }
+                _ => match &mut star {
+                    None => return false,
+                    Some((star, matched)) => {
+                        *matched += 1;
+                        (at, seen) = (*star + 1, *matched);
+                    }
+                },
+            }
+        }
+        pattern[at..].iter().all(|byte| *byte == b'*')
+    }
+}
+
 pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
     let failed = |error| cannot_read(path, error);
-    if !fs::metadata(path).map_err(failed)?.is_dir() {
-        return Ok(vec![path.to_path_buf()]);
-    }
+    let pattern = NamePattern::of(path);
+    let folder = match (pattern, path.parent()) {
+        (None, _) if fs::metadata(path).map_err(failed)?.is_dir() => path,
+        (None, _) => return Ok(vec![path.to_path_buf()]),
+        (Some(_), Some(parent)) if !parent.as_os_str().is_empty() => parent,
+        (Some(_), _) => Path::new("."),
+    };
     let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        let name = file.file_name().unwrap_or_default();
-        let wanted = is_complete(name, suffix);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        // Built from the configured path, so that equal paths compare equal.
+        let file = match pattern {
+            None => path.join(&name),
+            Some(_) => path.with_file_name(&name),
+        };
+        let wanted =
+            is_complete(&name, suffix) && pattern.is_none_or(|pattern| pattern.matches(&name));
         if wanted
             && fs::metadata(&file)
                 .map_err(|error| cannot_read(&file, error))?
@@ -186,7 +241,10 @@ pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
             .unwrap_or_default();
         return Err(Error::new(
             ErrorCode::ReadFailed,
-            format!("no file{which} in the directory {}", path.shown()),
+            match pattern {
+                None => format!("no file{which} in the directory {}", path.shown()),
+                Some(_) => format!("no file{which} matches {}", path.shown()),
+            },
         )
         .hint("check the path and the suffix; hidden files, subdirectories, `.part` and `.tmp` are not read"));
     }
@@ -229,6 +287,37 @@ mod tests {
         fs::write(dir.path().join("a0.csv"), "").unwrap();
         assert_eq!(names(1), ["b.csv"]);
         assert_eq!(names(1), ["a0.csv", "c.csv"], "a new start lists again");
+    }
+
+    #[test]
+    fn a_pattern_names_the_files_that_match_unless_a_file_has_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "b-1.csv",
+            "a-10.csv",
+            "a-2.csv",
+            ".a-3.csv",
+            "a-4.csv.part",
+            "a.txt",
+        ] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let names = |pattern: &str| -> Vec<String> {
+            let files = list(&dir.path().join(pattern), None).unwrap_or_default();
+            let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+            names.map(String::from).collect()
+        };
+        assert_eq!(names("a-*.csv"), ["a-10.csv", "a-2.csv"]);
+        assert_eq!(names("*-?.c*v"), ["a-2.csv", "b-1.csv"]);
+        assert_eq!(names("*"), ["a-10.csv", "a-2.csv", "a.txt", "b-1.csv"]);
+        assert_eq!(names("c*"), [""; 0]);
+        let error = list(&dir.path().join("c*"), None).unwrap_err();
+        assert!(error.to_string().contains("matches"), "{error}");
+        let listing = Listing::new(dir.path().join("a-*.csv"), None);
+        assert!(listing.check(&dir.path().join("a-5.csv")).is_ok());
+        assert!(listing.check(&dir.path().join("b-1.csv")).is_err());
+        fs::write(dir.path().join("a-*.csv"), "").unwrap();
+        assert_eq!(names("a-*.csv"), ["a-*.csv"]);
     }
 
     #[test]

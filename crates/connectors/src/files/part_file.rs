@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use super::finished_file::{FinishedFile, reopened};
 use super::special_file::{ReadyEvent, SpecialFile};
-use crate::decompressed::Decompressed;
+use super::written_output::WrittenOutput;
 
 /// The mode of a new file before the umask is applied.
 const NEW_FILE: u32 = 0o666;
@@ -326,13 +326,13 @@ impl PartFile {
         })
     }
 
-    /// Returns a reader of the decompressed bytes in the file, from its beginning.
-    pub(super) fn written_so_far(&self) -> io::Result<Decompressed<File>> {
+    /// Opens the content written so far for reading.
+    pub(super) fn written_so_far(&self) -> io::Result<WrittenOutput> {
         let file = File::open(self.part.as_deref().unwrap_or(&self.path))?;
-        Ok(match self.compression {
-            Compression::None => Decompressed::plain(file),
-            Compression::Gzip | Compression::Zstd => Decompressed::new(file),
-        })
+        Ok(WrittenOutput::new(
+            file,
+            self.compression != Compression::None,
+        ))
     }
 
     /// Reopens an unfinished file of an earlier attempt and truncates it to `length`, its length

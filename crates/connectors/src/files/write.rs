@@ -1,27 +1,23 @@
 //! Sinks that write files.
 
 mod pending_files;
+mod write_files;
 
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Checkpointed, Clock, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
-};
+use ardea_core::{Delivery, Instance, Isolation, Parallelism, Processor, Result, Sink};
 use ardea_filesystem::Shown;
 
 use super::claim::Claim;
-use super::list::cannot_read;
-use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
+use super::part_file::Compression;
 use super::plan::Plan;
-use super::special_file::ReadyEvent;
-use crate::format::{Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
+use crate::format::{BatchEncode, Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
+use crate::record_input::{BatchWriter, InputForm};
 use crate::record_writer::{RecordWriter, Writing, writing_options};
-use pending_files::PendingFiles;
+use write_files::WriteFilesP;
 
 /// Returns a sink that writes each record as a line, formatted with `Display`.
 pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Lines>
@@ -52,12 +48,12 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
     path: impl AsRef<Path>,
     encoder: E,
 ) -> FileSink<T, E> {
-    FileSink {
-        plan: Plan::new(path.as_ref()),
-        parallelism: Parallelism::ONE,
-        writing: Writing::new(encoder),
-        record: PhantomData,
-    }
+    FileSink::new(path.as_ref(), encoder)
+}
+
+/// Returns a sink that writes batches of records, such as columns, in any format.
+pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> FileSink<E::Batch, E> {
+    FileSink::new(path.as_ref(), encoder)
 }
 
 /// A sink that writes files.
@@ -103,7 +99,16 @@ pub struct FileSink<T, E> {
     record: PhantomData<fn(T)>,
 }
 
-impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
+impl<T, E> FileSink<T, E> {
+    fn new(path: &Path, encoder: E) -> Self {
+        FileSink {
+            plan: Plan::new(path),
+            parallelism: Parallelism::ONE,
+            writing: Writing::new(encoder),
+            record: PhantomData,
+        }
+    }
+
     writing_options!();
 
     /// Starts a new file when the present one has `bytes` bytes before compression. The last record
@@ -170,21 +175,49 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
         self
     }
 
+    /// Returns the compression of the files.
+    pub fn output_compression(&self) -> Compression {
+        self.plan.compression
+    }
+
+    /// Returns the name of the sink's step.
+    pub fn name(&self) -> String {
+        format!("write {}", self.plan.path.shown())
+    }
+
+    /// Replaces the format.
+    ///
+    /// # Errors
+    /// Those of `replace`.
+    pub fn with_encoder<F>(self, replace: impl FnOnce(E) -> Result<F>) -> Result<FileSink<T, F>> {
+        Ok(FileSink {
+            plan: self.plan,
+            parallelism: self.parallelism,
+            writing: Writing {
+                encoder: replace(self.writing.encoder)?,
+                on_error: self.writing.on_error,
+            },
+            record: PhantomData,
+        })
+    }
+
     /// Sets the number of instances; each writes its own files.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
         self
     }
 
-    /// Builds the sink for a pipeline.
-    pub fn build(self) -> Sink<T> {
+    fn build_as<F: InputForm<Encoder = E>, R>(self) -> Sink<R>
+    where
+        E: Send + Sync + 'static,
+    {
+        let name = self.name();
         let FileSink {
             plan,
             writing,
             parallelism,
             ..
         } = self;
-        let name = format!("write {}", plan.path.shown());
         let files = plan.clone();
         let delivery = match plan.is_special(Instance::ONLY) {
             true => Delivery::AtLeastOnce,
@@ -192,7 +225,7 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
         };
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.names(instance))?;
-            let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
+            let mut processor = WriteFilesP::<F>::new(plan.clone(), instance, &writing);
             processor.claim = Some(claim);
             Ok(Box::new(processor))
         };
@@ -201,6 +234,20 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             .using_files(move |instances| files.replaced(instances))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
+    }
+}
+
+impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
+    /// Builds the sink for a pipeline.
+    pub fn build(self) -> Sink<T> {
+        self.build_as::<RecordWriter<T, E>, T>()
+    }
+}
+
+impl<E: BatchEncode> FileSink<E::Batch, E> {
+    /// Builds a sink of batches. `R` is the type of a record in the pipeline.
+    pub fn build_batches<R>(self) -> Sink<R> {
+        self.build_as::<BatchWriter<E>, R>()
     }
 }
 
@@ -220,353 +267,6 @@ impl<T: Send + 'static> FileSink<T, JsonLines> {
 impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
     fn from(sink: FileSink<T, E>) -> Self {
         sink.build()
-    }
-}
-
-/// The processor that writes one file after the other.
-struct WriteFilesP<T, E> {
-    plan: Plan,
-    /// Prevents other sinks from writing to the output.
-    claim: Option<Claim>,
-    instance: Instance,
-    outgo: RecordWriter<T, E>,
-    file: Option<PartFile>,
-    /// The wall-clock time when the present file was started.
-    begun: Timestamp,
-    /// The time when the present file becomes too old, on the instance's clock.
-    ends_at: Option<Duration>,
-    number: u64,
-    buffer: Vec<u8>,
-    clock: Clock,
-    signals: Arc<JobSignals>,
-    /// The files that are not yet visible; `None` in a job without state.
-    pending_files: Option<PendingFiles>,
-}
-
-impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
-    fn new(plan: Plan, instance: Instance, writing: &Writing<E>) -> Self {
-        WriteFilesP {
-            plan,
-            claim: None,
-            instance,
-            outgo: RecordWriter::new(writing),
-            file: None,
-            begun: Timestamp::MIN,
-            ends_at: None,
-            number: 0,
-            buffer: Vec::new(),
-            clock: Clock::system(),
-            signals: Arc::default(),
-            pending_files: None,
-        }
-    }
-
-    fn begin_file(&mut self) -> Result<()> {
-        self.count_age_from(self.clock.wall());
-        if let Some(ledger) = &mut self.pending_files {
-            ledger.begin();
-        }
-        self.file = Some(if self.plan.rotates() {
-            self.begin_numbered()?
-        } else {
-            self.begin_only()?
-        });
-        Ok(())
-    }
-
-    /// Sets the wall-clock time from which the age of the present file counts.
-    fn count_age_from(&mut self, begun: Timestamp) {
-        self.begun = begun;
-        let (now, has) = (self.clock.now(), self.clock.wall().since(begun));
-        let ends_at = |age: Duration| now.saturating_add(age.saturating_sub(has));
-        self.ends_at = self.plan.rotate_after.map(ends_at);
-    }
-
-    /// Creates the file with the next number that no process has used.
-    fn begin_numbered(&mut self) -> Result<PartFile> {
-        loop {
-            let path = self.next_path()?;
-            let part = match &self.pending_files {
-                Some(ledger) => ledger.part_of(&path),
-                None => with_suffix(&path, PART_SUFFIX),
-            };
-            if let Some(file) = PartFile::create_new(path, part, self.plan.compression)? {
-                return Ok(file);
-            }
-        }
-    }
-
-    fn next_path(&mut self) -> Result<PathBuf> {
-        next_path(&self.plan, self.instance, &mut self.number)
-    }
-
-    /// Creates the single file of an instance without rotation.
-    fn begin_only(&mut self) -> Result<PartFile> {
-        let generation = self
-            .pending_files
-            .as_ref()
-            .map_or(0, |ledger| ledger.generation);
-        let path = self.plan.file_of_generation(self.instance, generation);
-        let signals = Arc::clone(&self.signals);
-        let go_on = move |awaited| match awaited {
-            // Without a reader, a draining job cannot deliver its records; a slow reader still
-            // receives all of them.
-            ReadyEvent::Reader => !signals.is_draining(),
-            ReadyEvent::Room => !signals.is_cancelled(),
-        };
-        let created = PartFile::create(path, self.plan.compression, go_on);
-        created.map_err(|error| match error.code() {
-            ErrorCode::Cancelled if !self.signals.is_cancelled() => {
-                let path = self.plan.path.shown();
-                let what = format!(
-                    "the job is draining, but its records can't be delivered: {path} has no reader"
-                );
-                Error::new(ErrorCode::WriteFailed, what)
-                    .hint("have a program read it while the job runs, or write to a plain file")
-            }
-            _ => error,
-        })
-    }
-
-    /// Writes the buffer to the present file, created now if there is none.
-    fn write_buffer(&mut self) -> Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        if self.file.is_none() {
-            self.begin_file()?;
-        }
-        if let Some(file) = &mut self.file {
-            file.write(&self.buffer)?;
-        }
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn finish_file(&mut self) -> Result<()> {
-        self.ends_at = None;
-        self.outgo.begin();
-        let file = self.file.take();
-        if let Some(ledger) = &mut self.pending_files {
-            let whole = match file {
-                Some(file) => file.end(false)?,
-                None => None,
-            };
-            return whole.map_or(Ok(()), |whole| ledger.add(whole));
-        }
-        match file {
-            None => Ok(()),
-            Some(file) if self.plan.rotates() => {
-                let sync = self.plan.sync;
-                file.finish_free(sync, || self.next_path())
-            }
-            Some(file) => file.finish(self.plan.sync),
-        }
-    }
-
-    fn finish_if_old(&mut self) -> Result<()> {
-        match self.ends_at {
-            Some(deadline) if self.clock.now() >= deadline => self.finish_file(),
-            _ => Ok(()),
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        let written = self.file.as_ref().map_or(0, |file| file.written) + self.buffer.len() as u64;
-        self.plan
-            .rotate_bytes
-            .is_some_and(|most| written > 0 && written >= most)
-    }
-
-    /// Makes the output of committed epochs visible.
-    fn publish(&mut self, epoch: Epoch) -> Result<()> {
-        let (plan, instance, number) = (&self.plan, self.instance, &mut self.number);
-        match &mut self.pending_files {
-            Some(ledger) => {
-                ledger.publish(epoch, !plan.rotates(), || next_path(plan, instance, number))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Ends an epoch: makes the bytes written so far a valid file and a possible truncation point.
-    fn seal(&mut self) -> Result<()> {
-        let age = self.clock.wall().since(self.begun);
-        match &mut self.file {
-            Some(file) if self.plan.ends_with_epoch(file.written, age) => self.finish_file(),
-            Some(file) => file.seal(),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Returns the path of the file with the next number.
-fn next_path(plan: &Plan, instance: Instance, number: &mut u64) -> Result<PathBuf> {
-    let path = plan.file(instance, *number);
-    let Some(next) = number.checked_add(1) else {
-        let what = format!("no number is left for another {}", plan.path.shown());
-        return Err(Error::new(ErrorCode::WriteFailed, what)
-            .hint("rename the file with the highest number, or write under another name"));
-    };
-    *number = next;
-    Ok(path)
-}
-
-impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.outgo.attach(context);
-        self.clock = context.clock.clone();
-        self.signals = Arc::clone(&context.signals);
-        if context.guarantee.keeps_state() && !self.plan.is_special(self.instance) {
-            self.plan.probe(self.instance)?;
-            self.pending_files = Some(PendingFiles::new(self.instance));
-        }
-        if self.plan.rotates() {
-            let number = self.plan.first_free_number(self.instance);
-            self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;
-        } else if self.pending_files.is_none() {
-            // Created now, so that an unwritable path fails the job at its start. With state, a
-            // restore may still continue a file.
-            self.begin_file()?;
-        }
-        Ok(())
-    }
-
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        if let Some(ledger) = &self.pending_files {
-            ledger.check()?;
-        }
-        self.finish_if_old()?;
-        let first = inbox.position();
-        let rows = inbox.rows::<T>()?;
-        let mut guard = RecordGuard::new();
-        for (position, record) in (first..).zip(rows.values()) {
-            self.outgo.encode(record, position, &mut self.buffer)?;
-            guard.advance();
-            if self.is_full() {
-                self.write_buffer()?;
-                self.finish_file()?;
-            }
-        }
-        rows.clear();
-        self.write_buffer()?;
-        if let Some(deadline) = self.ends_at {
-            outbox.wake_at(deadline);
-        }
-        Ok(())
-    }
-
-    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.finish_if_old()?;
-        if let Some(deadline) = self.ends_at {
-            outbox.wake_at(deadline);
-        }
-        Ok(())
-    }
-
-    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        if let Some(ledger) = &self.pending_files {
-            ledger.check()?;
-            self.seal()?;
-            if let Some(deadline) = self.ends_at {
-                outbox.wake_at(deadline);
-            }
-        } else if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
-            file.sync()?;
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.write_buffer()?;
-        let is_owed = self
-            .pending_files
-            .as_ref()
-            .is_some_and(|ledger| !ledger.has_begun());
-        if is_owed && !self.plan.rotates() {
-            self.begin_file()?;
-        }
-        self.finish_file()?;
-        if let Some(ledger) = &mut self.pending_files {
-            ledger.end();
-        }
-        Ok(Progress::DONE)
-    }
-
-    fn close(&mut self) {
-        self.file = None;
-    }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-}
-
-impl<T: Send + 'static, E: Encode<T>> Checkpointed for WriteFilesP<T, E> {
-    fn states(&mut self) -> Vec<StateShape> {
-        PendingFiles::states()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        match &mut self.pending_files {
-            Some(ledger) => {
-                let open = self.file.as_ref().map(|file| (file, self.begun));
-                ledger.take_snapshot(snapshot, open, self.number)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        match &mut self.pending_files {
-            Some(ledger) => ledger.write_snapshot(writer, self.file.as_ref()),
-            None => Ok(Progress::DONE),
-        }
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        // Output to a device or a pipe has no state.
-        match &mut self.pending_files {
-            Some(ledger) => ledger.restore(state),
-            None => state
-                .next()
-                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
-        }
-    }
-
-    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        let resumed = match &mut self.pending_files {
-            Some(ledger) => ledger.resume(epoch, &self.plan)?,
-            None => None,
-        };
-        let Some(resumed) = resumed else {
-            return Ok(Progress::DONE);
-        };
-        self.number = self.number.max(resumed.number);
-        if let Some(file) = resumed.file {
-            // States of earlier versions lack the time.
-            self.count_age_from(resumed.begun.unwrap_or_else(|| self.clock.wall()));
-            let path = file.sealed().1;
-            let resumed = file
-                .written_so_far()
-                .and_then(|mut output| self.outgo.resume_from(&mut output));
-            resumed.map_err(|error| cannot_read(path, error))?;
-            self.file = Some(file);
-        }
-        // Renames the committed files that the earlier attempt did not rename.
-        self.publish(epoch)?;
-        Ok(Progress::DONE)
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.publish(epoch)?;
-        Ok(Progress::DONE)
-    }
-
-    fn awaits_commit(&self) -> bool {
-        self.pending_files
-            .as_ref()
-            .is_some_and(PendingFiles::is_waiting)
     }
 }
 

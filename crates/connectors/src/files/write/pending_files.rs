@@ -145,6 +145,8 @@ struct PendingFile {
 pub(super) struct Resumed {
     /// The unfinished file.
     pub file: Option<PartFile>,
+    /// The unfinished files that no instance continues, if they need an end.
+    pub interrupted: Vec<PartFile>,
     /// The wall-clock time when the unfinished file was started, if known.
     pub begun: Option<Timestamp>,
     /// The next file number.
@@ -351,8 +353,8 @@ impl PendingFiles {
     }
 
     /// Continues from the restored states; returns `None` if there are none. Removes files started
-    /// after the snapshot.
-    pub fn resume(&mut self, epoch: Epoch, plan: &Plan) -> Result<Option<Resumed>> {
+    /// after the snapshot. `has_end` is true if a file needs an end to be complete.
+    pub fn resume(&mut self, epoch: Epoch, plan: &Plan, has_end: bool) -> Result<Option<Resumed>> {
         let Some(all) = self.siblings.all(|kept| kept.instances)? else {
             return Ok(None);
         };
@@ -361,6 +363,7 @@ impl PendingFiles {
         let next_generation = generations.max().unwrap_or(0);
         let mut resumed = Resumed {
             file: None,
+            interrupted: Vec::new(),
             begun: None,
             number: 0,
         };
@@ -385,14 +388,11 @@ impl PendingFiles {
             }
             match kept.open {
                 Some(file) if is_same => {
-                    let part = PathBuf::from(&file.part);
-                    let names = (PathBuf::from(&file.path), part.clone());
                     resumed.begun = file.begun_ms.map(Timestamp::from_millis);
-                    let lengths = (file.length, file.written);
-                    let found = PartFile::resume(names, lengths, plan.compression)?;
-                    resumed.file = Some(found.ok_or_else(|| gone(&part, file.length))?);
+                    resumed.file = Some(reopen(&file, plan)?);
                 }
                 // After a rescale no instance continues the file: it is completed as it is.
+                Some(file) if has_end => resumed.interrupted.push(reopen(&file, plan)?),
                 Some(file) => {
                     let part = PathBuf::from(&file.part);
                     let found =
@@ -415,6 +415,15 @@ impl PendingFiles {
         }
         Ok(Some(resumed))
     }
+}
+
+/// Reopens an unfinished file of a snapshot.
+fn reopen(file: &StoredFile, plan: &Plan) -> Result<PartFile> {
+    let part = PathBuf::from(&file.part);
+    let names = (PathBuf::from(&file.path), part.clone());
+    let lengths = (file.length, file.written);
+    let found = PartFile::resume(names, lengths, plan.compression)?;
+    found.ok_or_else(|| gone(&part, file.length))
 }
 
 /// Removes the unfinished numbered files that an instance started after the snapshot.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ardea_core::{ErrorCode, SnapshotRequest, StateChunk};
+use ardea_core::{Epoch, ErrorCode, InstanceContext, SnapshotRequest, StateChunk};
 use proptest::prelude::*;
 
 use super::*;
