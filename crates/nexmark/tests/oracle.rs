@@ -93,8 +93,11 @@ fn oracle(script: &str) -> PathBuf {
     home.join("oracle").join(script)
 }
 
+/// The builder of a query.
+type Build = fn(&QueryRun) -> Result<Pipeline>;
+
 /// The layouts of records, and the builders of queries over them.
-const LAYOUTS: &[(&str, fn(&QueryRun) -> Result<Pipeline>)] = &[
+const LAYOUTS: &[(&str, Build)] = &[
     ("rows", queries::build),
     #[cfg(feature = "columns")]
     ("columns", queries::columns::build),
@@ -104,7 +107,7 @@ const LAYOUTS: &[(&str, fn(&QueryRun) -> Result<Pipeline>)] = &[
 fn agrees(
     python: &Path,
     expected: &Path,
-    (layout, build): (&str, fn(&QueryRun) -> Result<Pipeline>),
+    (layout, build): (&str, Build),
     run: &QueryRun,
     threads: u32,
 ) {

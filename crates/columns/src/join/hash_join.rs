@@ -39,15 +39,17 @@ pub struct ColumnHashJoinP {
 }
 
 /// The operator that holds the table.
-type TableState = HashJoinP<
-    NoRecord,
-    GroupKey,
-    KeyedRecord,
-    NoRecord,
-    fn(&NoRecord) -> GroupKey,
-    fn(&KeyedRecord) -> GroupKey,
-    fn(NoRecord, Timestamp, &[KeyedRecord], &mut Output<'_, NoRecord>),
->;
+type TableState =
+    HashJoinP<NoRecord, GroupKey, KeyedRecord, NoRecord, StreamKey, TableKey, TableMatches>;
+
+/// The key of a record of the stream. There is none.
+type StreamKey = fn(&NoRecord) -> GroupKey;
+
+/// The key of a row of the table.
+type TableKey = fn(&KeyedRecord) -> GroupKey;
+
+/// The results of a record of the stream. There is none.
+type TableMatches = fn(NoRecord, Timestamp, &[KeyedRecord], &mut Output<'_, NoRecord>);
 
 /// A record of an input that has none.
 enum NoRecord {}
@@ -69,12 +71,11 @@ impl ColumnHashJoinP {
     /// Creates a join by the key columns of the stream. An outer join also emits the records
     /// without a match, whose columns of the table are null.
     pub(crate) fn new(key: KeyColumns, layout: JoinedLayout, is_outer: bool) -> Self {
-        let logic: HashJoinLogic<fn(&NoRecord) -> GroupKey, fn(&KeyedRecord) -> GroupKey, _> =
-            HashJoinLogic {
-                probe_key: |none| match *none {},
-                build_key: |row| row.key.clone(),
-                join: no_join as fn(NoRecord, Timestamp, &[KeyedRecord], &mut Output<'_, NoRecord>),
-            };
+        let logic: HashJoinLogic<StreamKey, TableKey, TableMatches> = HashJoinLogic {
+            probe_key: |none| match *none {},
+            build_key: |row| row.key.clone(),
+            join: no_join,
+        };
         let build = HashJoinP::new(Arc::new(logic));
         ColumnHashJoinP {
             key,

@@ -20,7 +20,8 @@ enum Values {
 }
 
 impl RecordColumnWriter {
-    /// Creates a writer of values, of which there is at least one; `None` if they have not this layout.
+    /// Creates a writer of values, of which there is at least one. `None` if they have another
+    /// layout.
     pub(super) fn new(layout: ValueLayout, values: &ArrayRef, is_nullable: bool) -> Option<Self> {
         let data = values.to_data();
         let offset = data.offset();

@@ -72,7 +72,8 @@ proptest! {
         let max = rows.iter().map(|row| row.1).max();
         let mut expected: Vec<Row> = rows.iter().filter(|row| Some(row.1) == max).cloned().collect();
         let mut found = rows_of(&selected);
-        (expected.sort(), found.sort());
+        expected.sort();
+        found.sort();
         prop_assert_eq!(found, expected);
     }
 }

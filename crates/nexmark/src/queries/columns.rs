@@ -14,6 +14,8 @@ use ardea_columns::{ColumnArgument, Columns, Expr, col};
 use ardea_core::{Bounded, Result};
 use ardea_pipeline::{Pipeline, Timed, Untimed};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Query, QueryRun};
 
@@ -62,6 +64,17 @@ impl QueryRun {
             false => files::json_lines(&self.input),
         };
         files.schema(Arc::new(Schema::new(fields)))
+    }
+
+    /// Writes results as JSON lines. On the standard output, they are rows of `T`.
+    fn write<T: Serialize + DeserializeOwned + Send + 'static, E>(
+        &self,
+        results: Columns<Bounded, E>,
+    ) {
+        match self.output.as_os_str() == "-" {
+            true => results.rows::<T>().write_to(self.sink()),
+            false => results.write_to(files::write_json_lines(&self.output)),
+        }
     }
 }
 

@@ -32,21 +32,19 @@ fn won(run: &QueryRun, p: &Pipeline) -> Columns<Bounded, Timed> {
 }
 
 pub(super) fn q4(run: &QueryRun, p: &Pipeline) {
-    won(run, p)
+    let results = won(run, p)
         .key_by(["category"])
         .aggregate("average", [avg("price").alias("price")])
-        .select([col("category"), col("price").required()])
-        .rows::<OfCategory>()
-        .write_to(run.sink());
+        .select([col("category"), col("price").required()]);
+    run.write::<OfCategory, _>(results);
 }
 
 pub(super) fn q6(run: &QueryRun, p: &Pipeline) {
-    won(run, p)
+    let results = won(run, p)
         .key_by(["seller"])
         .top("last ten", top_n(10, ["expires", "id"]))
         .key_by(["seller"])
         .aggregate("average", [avg("price").alias("price")])
-        .select([col("seller"), col("price").required()])
-        .rows::<OfSeller>()
-        .write_to(run.sink());
+        .select([col("seller"), col("price").required()]);
+    run.write::<OfSeller, _>(results);
 }

@@ -18,24 +18,21 @@ pub(super) fn q0(run: &QueryRun, p: &Pipeline) {
         "date_time",
         "extra",
     ];
-    bids(run, p, &fields).rows::<Bid>().write_to(run.sink());
+    let results = bids(run, p, &fields);
+    run.write::<Bid, _>(results);
 }
 
 pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
-    bids(run, p, &["auction", "bidder", "price", "date_time"])
-        .select([
-            col("auction"),
-            col("bidder"),
-            (col("price") * DOLLAR_TO_EURO).alias("price"),
-            col("date_time"),
-        ])
-        .rows::<InEuros>()
-        .write_to(run.sink());
+    let results = bids(run, p, &["auction", "bidder", "price", "date_time"]).select([
+        col("auction"),
+        col("bidder"),
+        (col("price") * DOLLAR_TO_EURO).alias("price"),
+        col("date_time"),
+    ]);
+    run.write::<InEuros, _>(results);
 }
 
 pub(super) fn q2(run: &QueryRun, p: &Pipeline) {
-    bids(run, p, &["auction", "price"])
-        .filter((col("auction") % 123).eq(0))
-        .rows::<SelectedBid>()
-        .write_to(run.sink());
+    let results = bids(run, p, &["auction", "price"]).filter((col("auction") % 123).eq(0));
+    run.write::<SelectedBid, _>(results);
 }

@@ -31,11 +31,11 @@ pub(super) fn q3(run: &QueryRun, p: &Pipeline) {
     .filter(col("category").eq(FIRST_CATEGORY));
     let auctions = timed(run, auctions).select([col("seller"), col("id").alias("auction")]);
     let at_any_time = JoinInterval::between(Duration::MAX, Duration::MAX);
-    persons
+    let results = persons
         .key_by(["id"])
         .interval_join("sellers", auctions.key_by(["seller"]), at_any_time)
-        .rows::<LocalItem>()
-        .write_to(run.sink());
+        .select(["name", "city", "state", "auction"]);
+    run.write::<LocalItem, _>(results);
 }
 
 /// A row of the table of query 13.
@@ -56,10 +56,10 @@ pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
         Field::new("value", DataType::Utf8, false),
     ]);
     let table = p.read_from(table).into_columns(Arc::new(schema));
-    bids(run, p, &["auction", "bidder", "price", "date_time"])
+    let results = bids(run, p, &["auction", "bidder", "price", "date_time"])
         .with_column((col("auction") % SIDE_KEYS).alias("side_key"))
         .hash_join("side", ["side_key"], table, ["key"])
-        .rows::<WithSide>()
-        .write_to(run.sink());
+        .select(["auction", "bidder", "price", "date_time", "value"]);
+    run.write::<WithSide, _>(results);
     Ok(())
 }

@@ -13,7 +13,7 @@ const NO_KEY: [&str; 0] = [];
 
 pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
     let slide = slide(run);
-    timed(run, bids(run, p, &["auction", "date_time"]))
+    let results = timed(run, bids(run, p, &["auction", "date_time"]))
         .key_by(["auction"])
         .window(Window::sliding(run.window(), slide))
         .aggregate("bids", [count().alias("bids")])
@@ -32,13 +32,12 @@ pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
             in_millis("end", "window_end"),
             "auction".into(),
             "bids".into(),
-        ])
-        .rows::<Hot>()
-        .write_to(run.sink());
+        ]);
+    run.write::<Hot, _>(results);
 }
 
 pub(super) fn q7(run: &QueryRun, p: &Pipeline) {
-    timed(
+    let results = timed(
         run,
         bids(run, p, &["auction", "bidder", "price", "date_time"]),
     )
@@ -51,9 +50,8 @@ pub(super) fn q7(run: &QueryRun, p: &Pipeline) {
         "auction".into(),
         "bidder".into(),
         "price".into(),
-    ])
-    .rows::<Highest>()
-    .write_to(run.sink());
+    ]);
+    run.write::<Highest, _>(results);
 }
 
 pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
@@ -68,7 +66,7 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
             is_person().alias("is_person"),
             required("date_time"),
         ]);
-    timed(run, sellers)
+    let results = timed(run, sellers)
         .key_by(["id"])
         .window(Window::tumbling(run.window()))
         .aggregate(
@@ -85,7 +83,6 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
             in_millis("window_end", "window_end"),
             "id".into(),
             required("name").into(),
-        ])
-        .rows::<NewSeller>()
-        .write_to(run.sink());
+        ]);
+    run.write::<NewSeller, _>(results);
 }
