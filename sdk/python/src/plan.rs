@@ -214,6 +214,7 @@ pub(crate) enum SourcePlan {
 pub(crate) enum FileFormat {
     Json,
     Csv,
+    Parquet,
 }
 
 /// Files as a source.
@@ -241,6 +242,7 @@ pub(crate) enum SinkPlan {
 pub(crate) struct FileSinkPlan {
     pub format: FileFormat,
     pub path: String,
+    pub delimiter: Option<u8>,
     pub rotate_bytes: Option<u64>,
     pub rotate_micros: Option<u64>,
     pub rotates_with_epochs: bool,

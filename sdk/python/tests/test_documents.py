@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+import types
 from pathlib import Path
 from typing import Iterator, Tuple
 
@@ -32,7 +34,9 @@ def test_an_example_runs_in_an_empty_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bids.jsonl").write_text("".join(json.dumps(bid) + "\n" for bid in BIDS))
-    exec(compile(code, place, "exec"), {"__name__": "example"})
+    module = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)
+    exec(compile(code, place, "exec"), module.__dict__)
 
 
 def test_each_document_has_examples() -> None:

@@ -105,6 +105,19 @@ def test_csv_is_read_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_text() == 'name,n,m\n"a, b",1,10\nc,2,20\n'
 
 
+def test_parquet_is_read_and_written(tmp_path: Path) -> None:
+    p = a.Pipeline("write")
+    p.read(a.items([{"x": n, "y": f"n{n}"} for n in range(5)])).write(
+        a.files.parquet(tmp_path / "numbers.parquet")
+    )
+    p.run()
+    p = a.Pipeline("read")
+    numbers = a.files.parquet(tmp_path / "numbers.parquet", columns=["x"])
+    out = p.read(numbers).filter(a.col("x") > 2).collect()
+    p.run()
+    assert out.rows() == [{"x": 3}, {"x": 4}]
+
+
 def test_an_unknown_column_is_refused_with_the_known_ones_and_the_line() -> None:
     p = a.Pipeline("unknown")
     p.read(a.items([{"price": 1}])).filter(a.col("prise") > 1).collect()

@@ -15,7 +15,7 @@ Path = Union[str, "os.PathLike[str]"]
 class Files:
     """A file, or the files of a directory: a source, or a sink.
 
-    Created by ``ardea.files.json`` and ``ardea.files.csv``.
+    Created by ``ardea.files.json``, ``ardea.files.csv`` and ``ardea.files.parquet``.
     """
 
     def __init__(self, format: str, path: Path, options: Dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ class Files:
 
     def sink(self) -> Dict[str, Any]:
         """Returns the sink as plain data."""
-        return {"files": self._of(("rotate_bytes", "rotate_micros", "rotates_with_epochs"))}
+        return {"files": self._of(("delimiter", "rotate_bytes", "rotate_micros", "rotates_with_epochs"))}
 
     def _of(self, names: Sequence[str]) -> Dict[str, Any]:
         of = {"format": self._format, "path": self._path}
@@ -55,7 +55,8 @@ def json(
 ) -> Files:
     """Returns a file with one JSON object per line, as a source or a sink.
 
-    As a source, ``path`` may be a directory; ``suffix`` then selects its files. Types are inferred
+    As a source, ``path`` may be a directory or a pattern of file names; ``suffix`` selects the
+    files of a directory. Types are inferred
     from the first 1,000 records, unless ``schema`` gives them; ``columns`` are the fields to read.
     ``bid.price`` is the field ``price`` of the object ``bid``. A record that cannot be decoded
     becomes a dead letter, unless ``on_error`` is ``"fail"`` or ``"drop"``. ``in_order`` reads with
@@ -89,6 +90,25 @@ def csv(
     options["delimiter"] = ord(delimiter)
     options.update(_rotation(rotate_bytes, rotate_after, rotate_with_epochs))
     return Files("csv", path, options)
+
+
+def parquet(
+    path: Path,
+    *,
+    columns: Optional[Sequence[str]] = None,
+    schema: Optional[SchemaLike] = None,
+    suffix: Optional[str] = None,
+    in_order: bool = False,
+    on_error: str = "dead_letter",
+    rotate_bytes: Optional[int] = None,
+    rotate_after: Optional[Duration] = None,
+    rotate_with_epochs: bool = False,
+) -> Files:
+    """Returns a Parquet file, as a source or a sink. Only the chosen ``columns`` are read. See
+    ``json`` for the other options."""
+    options = _options(columns, schema, suffix, in_order, on_error)
+    options.update(_rotation(rotate_bytes, rotate_after, rotate_with_epochs))
+    return Files("parquet", path, options)
 
 
 def _options(

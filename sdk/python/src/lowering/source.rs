@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ardea_columns::files::{self, ColumnFiles};
-use ardea_columns::{ColumnRecord, Columns};
+use ardea_columns::{ColumnRecord, ColumnSource, Columns, ParquetFiles};
 use ardea_connectors::collections;
-use ardea_core::{Error, ErrorCode, Result, supplier};
+use ardea_core::{Bounded, Error, ErrorCode, Result, supplier};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
@@ -48,29 +48,45 @@ impl Lowering<'_> {
     }
 }
 
-fn files_of(plan: FileSourcePlan) -> ColumnFiles {
+fn files_of(plan: FileSourcePlan) -> ColumnSource<Bounded> {
     let path = Path::new(&plan.path);
-    let mut source = match plan.format {
-        FileFormat::Json => files::json_lines(path),
-        FileFormat::Csv => files::csv(path),
+    match plan.format {
+        FileFormat::Json => text_files(files::json_lines(path), plan).into(),
+        FileFormat::Csv => text_files(files::csv(path), plan).into(),
+        FileFormat::Parquet => parquet_files(files::parquet(path), plan).into(),
+    }
+}
+
+/// Applies the options of a plan to files.
+macro_rules! with_options {
+    ($source:ident, $plan:ident) => {
+        $source = $source.on_error($plan.on_error.into());
+        if let Some(columns) = $plan.columns {
+            $source = $source.columns(columns);
+        }
+        if let Some(fields) = $plan.fields {
+            $source = $source.schema(fields.schema());
+        }
+        if let Some(suffix) = $plan.suffix {
+            $source = $source.suffix(suffix);
+        }
+        if $plan.in_order {
+            $source = $source.in_order();
+        }
     };
-    source = source.on_error(plan.on_error.into());
+}
+
+fn text_files(mut source: ColumnFiles, plan: FileSourcePlan) -> ColumnFiles {
     if let Some(delimiter) = plan.delimiter {
         source = source.delimiter(delimiter);
     }
-    if let Some(columns) = plan.columns {
-        source = source.columns(columns);
-    }
-    if let Some(fields) = plan.fields {
-        source = source.schema(fields.schema());
-    }
-    if let Some(suffix) = plan.suffix {
-        source = source.suffix(suffix);
-    }
-    match plan.in_order {
-        true => source.in_order(),
-        false => source,
-    }
+    with_options!(source, plan);
+    source
+}
+
+fn parquet_files(mut source: ParquetFiles, plan: FileSourcePlan) -> ParquetFiles {
+    with_options!(source, plan);
+    source
 }
 
 /// Returns the values of a collection as batches of up to `batch_rows` records.
