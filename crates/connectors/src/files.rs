@@ -21,6 +21,8 @@
 //! let log = files::lines("/var/log/syslog").follow().build();
 //! ```
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod checked;
 mod claim;
 mod decompressed_files;
@@ -28,7 +30,9 @@ mod fingerprint;
 mod finished_file;
 mod follow;
 mod list;
+mod location;
 mod open;
+mod output;
 mod part_file;
 mod plan;
 mod read;

@@ -90,7 +90,8 @@ impl Plan {
         }
     }
 
-    fn numbered(&self, instance: Instance, number: &str) -> PathBuf {
+    /// Returns the path of a numbered file of an instance, with `number` in its name.
+    pub fn numbered(&self, instance: Instance, number: &str) -> PathBuf {
         let (before, after) = self.name_parts(instance);
         self.named(&[&before, b"-", number.as_bytes(), &after])
     }

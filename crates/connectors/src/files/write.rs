@@ -1,5 +1,6 @@
 //! Sinks that write files.
 
+mod local_output;
 mod pending_files;
 
 use std::marker::PhantomData;
@@ -8,20 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Clock, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Checkpointed, Clock, Delivery, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal,
+    Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, Sink,
+    SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
 };
 use ardea_filesystem::Shown;
 
+#[cfg(feature = "s3")]
+use super::bucket::BucketOutput;
 use super::claim::Claim;
 use super::list::cannot_read;
-use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
+use super::location::{FileStore, Location};
+use super::output::{FileOutput, OutputFile};
+use super::part_file::Compression;
 use super::plan::Plan;
-use super::special_file::ReadyEvent;
 use crate::format::{Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
 use crate::record_writer::{RecordWriter, Writing, writing_options};
-use pending_files::PendingFiles;
+use local_output::LocalOutput;
 
 /// Returns a sink that writes each record as a line, formatted with `Display`.
 pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Lines>
@@ -53,7 +57,8 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
     encoder: E,
 ) -> FileSink<T, E> {
     FileSink {
-        plan: Plan::new(path.as_ref()),
+        plan: Plan::new(&Location::plain_path(path.as_ref())),
+        address: path.as_ref().to_path_buf(),
         parallelism: Parallelism::ONE,
         writing: Writing::new(encoder),
         record: PhantomData,
@@ -98,6 +103,8 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
+    /// The path as it was given.
+    address: PathBuf,
     parallelism: Parallelism,
     writing: Writing<E>,
     record: PhantomData<fn(T)>,
@@ -180,21 +187,31 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     pub fn build(self) -> Sink<T> {
         let FileSink {
             plan,
+            address,
             writing,
             parallelism,
             ..
         } = self;
         let name = format!("write {}", plan.path.shown());
         let files = plan.clone();
+        let location = Location::of(&address);
         let delivery = match plan.is_special(Instance::ONLY) {
             true => Delivery::AtLeastOnce,
             false => Delivery::ExactlyOnce,
         };
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.names(instance))?;
-            let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
-            processor.claim = Some(claim);
-            Ok(Box::new(processor))
+            Ok(match location.clone()?.store {
+                FileStore::Local => {
+                    let output = LocalOutput::new(plan.clone(), instance, Some(claim));
+                    Box::new(WriteFilesP::<T, E, _>::new(plan.clone(), output, &writing))
+                }
+                #[cfg(feature = "s3")]
+                FileStore::Bucket(bucket) => {
+                    let output = BucketOutput::new(bucket, plan.clone(), instance, claim);
+                    Box::new(WriteFilesP::<T, E, _>::new(plan.clone(), output, &writing))
+                }
+            })
         };
         Sink::new(name, Arc::new(supply))
             .with_delivery(delivery)
@@ -210,6 +227,7 @@ impl<T: Send + 'static> FileSink<T, JsonLines> {
     pub fn non_finite(self, choice: NonFinite) -> FileSink<T, LossyJsonLines> {
         FileSink {
             plan: self.plan,
+            address: self.address,
             parallelism: self.parallelism,
             writing: self.writing.map(|format| format.non_finite(choice)),
             record: PhantomData,
@@ -224,53 +242,36 @@ impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
 }
 
 /// The processor that writes one file after the other.
-struct WriteFilesP<T, E> {
+struct WriteFilesP<T, E, O: FileOutput> {
     plan: Plan,
-    /// Prevents other sinks from writing to the output.
-    claim: Option<Claim>,
-    instance: Instance,
+    output: O,
     outgo: RecordWriter<T, E>,
-    file: Option<PartFile>,
+    file: Option<O::File>,
     /// The wall-clock time when the present file was started.
     begun: Timestamp,
     /// The time when the present file becomes too old, on the instance's clock.
     ends_at: Option<Duration>,
-    number: u64,
     buffer: Vec<u8>,
     clock: Clock,
-    signals: Arc<JobSignals>,
-    /// The files that are not yet visible; `None` in a job without state.
-    pending_files: Option<PendingFiles>,
 }
 
-impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
-    fn new(plan: Plan, instance: Instance, writing: &Writing<E>) -> Self {
+impl<T: Send + 'static, E: Encode<T>, O: FileOutput> WriteFilesP<T, E, O> {
+    fn new(plan: Plan, output: O, writing: &Writing<E>) -> Self {
         WriteFilesP {
             plan,
-            claim: None,
-            instance,
+            output,
             outgo: RecordWriter::new(writing),
             file: None,
             begun: Timestamp::MIN,
             ends_at: None,
-            number: 0,
             buffer: Vec::new(),
             clock: Clock::system(),
-            signals: Arc::default(),
-            pending_files: None,
         }
     }
 
     fn begin_file(&mut self) -> Result<()> {
         self.count_age_from(self.clock.wall());
-        if let Some(ledger) = &mut self.pending_files {
-            ledger.begin();
-        }
-        self.file = Some(if self.plan.rotates() {
-            self.begin_numbered()?
-        } else {
-            self.begin_only()?
-        });
+        self.file = Some(self.output.begin()?);
         Ok(())
     }
 
@@ -280,52 +281,6 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         let (now, has) = (self.clock.now(), self.clock.wall().since(begun));
         let ends_at = |age: Duration| now.saturating_add(age.saturating_sub(has));
         self.ends_at = self.plan.rotate_after.map(ends_at);
-    }
-
-    /// Creates the file with the next number that no process has used.
-    fn begin_numbered(&mut self) -> Result<PartFile> {
-        loop {
-            let path = self.next_path()?;
-            let part = match &self.pending_files {
-                Some(ledger) => ledger.part_of(&path),
-                None => with_suffix(&path, PART_SUFFIX),
-            };
-            if let Some(file) = PartFile::create_new(path, part, self.plan.compression)? {
-                return Ok(file);
-            }
-        }
-    }
-
-    fn next_path(&mut self) -> Result<PathBuf> {
-        next_path(&self.plan, self.instance, &mut self.number)
-    }
-
-    /// Creates the single file of an instance without rotation.
-    fn begin_only(&mut self) -> Result<PartFile> {
-        let generation = self
-            .pending_files
-            .as_ref()
-            .map_or(0, |ledger| ledger.generation);
-        let path = self.plan.file_of_generation(self.instance, generation);
-        let signals = Arc::clone(&self.signals);
-        let go_on = move |awaited| match awaited {
-            // Without a reader, a draining job cannot deliver its records; a slow reader still
-            // receives all of them.
-            ReadyEvent::Reader => !signals.is_draining(),
-            ReadyEvent::Room => !signals.is_cancelled(),
-        };
-        let created = PartFile::create(path, self.plan.compression, go_on);
-        created.map_err(|error| match error.code() {
-            ErrorCode::Cancelled if !self.signals.is_cancelled() => {
-                let path = self.plan.path.shown();
-                let what = format!(
-                    "the job is draining, but its records can't be delivered: {path} has no reader"
-                );
-                Error::new(ErrorCode::WriteFailed, what)
-                    .hint("have a program read it while the job runs, or write to a plain file")
-            }
-            _ => error,
-        })
     }
 
     /// Writes the buffer to the present file, created now if there is none.
@@ -346,22 +301,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn finish_file(&mut self) -> Result<()> {
         self.ends_at = None;
         self.outgo.begin();
-        let file = self.file.take();
-        if let Some(ledger) = &mut self.pending_files {
-            let whole = match file {
-                Some(file) => file.end(false)?,
-                None => None,
-            };
-            return whole.map_or(Ok(()), |whole| ledger.add(whole));
-        }
-        match file {
-            None => Ok(()),
-            Some(file) if self.plan.rotates() => {
-                let sync = self.plan.sync;
-                file.finish_free(sync, || self.next_path())
-            }
-            Some(file) => file.finish(self.plan.sync),
-        }
+        self.output.finish(self.file.take())
     }
 
     fn finish_if_old(&mut self) -> Result<()> {
@@ -372,70 +312,36 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     }
 
     fn is_full(&self) -> bool {
-        let written = self.file.as_ref().map_or(0, |file| file.written) + self.buffer.len() as u64;
+        let written = self.file.as_ref().map_or(0, OutputFile::written) + self.buffer.len() as u64;
         self.plan
             .rotate_bytes
             .is_some_and(|most| written > 0 && written >= most)
-    }
-
-    /// Makes the output of committed epochs visible.
-    fn publish(&mut self, epoch: Epoch) -> Result<()> {
-        let (plan, instance, number) = (&self.plan, self.instance, &mut self.number);
-        match &mut self.pending_files {
-            Some(ledger) => {
-                ledger.publish(epoch, !plan.rotates(), || next_path(plan, instance, number))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Ends an epoch: makes the bytes written so far a valid file and a possible truncation point.
     fn seal(&mut self) -> Result<()> {
         let age = self.clock.wall().since(self.begun);
         match &mut self.file {
-            Some(file) if self.plan.ends_with_epoch(file.written, age) => self.finish_file(),
+            Some(file) if self.plan.ends_with_epoch(file.written(), age) => self.finish_file(),
             Some(file) => file.seal(),
             None => Ok(()),
         }
     }
 }
 
-/// Returns the path of the file with the next number.
-fn next_path(plan: &Plan, instance: Instance, number: &mut u64) -> Result<PathBuf> {
-    let path = plan.file(instance, *number);
-    let Some(next) = number.checked_add(1) else {
-        let what = format!("no number is left for another {}", plan.path.shown());
-        return Err(Error::new(ErrorCode::WriteFailed, what)
-            .hint("rename the file with the highest number, or write under another name"));
-    };
-    *number = next;
-    Ok(path)
-}
-
-impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
+impl<T: Send + 'static, E: Encode<T>, O: FileOutput> Processor for WriteFilesP<T, E, O> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.outgo.attach(context);
         self.clock = context.clock.clone();
-        self.signals = Arc::clone(&context.signals);
-        if context.guarantee.keeps_state() && !self.plan.is_special(self.instance) {
-            self.plan.probe(self.instance)?;
-            self.pending_files = Some(PendingFiles::new(self.instance));
-        }
-        if self.plan.rotates() {
-            let number = self.plan.first_free_number(self.instance);
-            self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;
-        } else if self.pending_files.is_none() {
-            // Created now, so that an unwritable path fails the job at its start. With state, a
-            // restore may still continue a file.
+        self.output.init(context)?;
+        if self.output.begins_at_start() {
             self.begin_file()?;
         }
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        if let Some(ledger) = &self.pending_files {
-            ledger.check()?;
-        }
+        self.output.check()?;
         self.finish_if_old()?;
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
@@ -465,13 +371,15 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     }
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        if let Some(ledger) = &self.pending_files {
-            ledger.check()?;
+        if self.output.keeps_state() {
+            self.output.check()?;
             self.seal()?;
             if let Some(deadline) = self.ends_at {
                 outbox.wake_at(deadline);
             }
-        } else if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
+            return self.output.settle(self.file.as_mut());
+        }
+        if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
             file.sync()?;
         }
         Ok(Progress::DONE)
@@ -479,22 +387,18 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         self.write_buffer()?;
-        let is_owed = self
-            .pending_files
-            .as_ref()
-            .is_some_and(|ledger| !ledger.has_begun());
-        if is_owed && !self.plan.rotates() {
+        if self.output.owes_file() {
             self.begin_file()?;
         }
         self.finish_file()?;
-        if let Some(ledger) = &mut self.pending_files {
-            ledger.end();
-        }
+        self.output.end();
         Ok(Progress::DONE)
     }
 
     fn close(&mut self) {
-        self.file = None;
+        if let Some(file) = self.file.take() {
+            self.output.discard(file);
+        }
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
@@ -502,71 +406,47 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     }
 }
 
-impl<T: Send + 'static, E: Encode<T>> Checkpointed for WriteFilesP<T, E> {
+impl<T: Send + 'static, E: Encode<T>, O: FileOutput> Checkpointed for WriteFilesP<T, E, O> {
     fn states(&mut self) -> Vec<StateShape> {
-        PendingFiles::states()
+        O::states()
     }
 
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        match &mut self.pending_files {
-            Some(ledger) => {
-                let open = self.file.as_ref().map(|file| (file, self.begun));
-                ledger.take_snapshot(snapshot, open, self.number)
-            }
-            None => Ok(()),
-        }
+        let open = self.file.as_ref().map(|file| (file, self.begun));
+        self.output.take_snapshot(snapshot, open)
     }
 
     fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        match &mut self.pending_files {
-            Some(ledger) => ledger.write_snapshot(writer, self.file.as_ref()),
-            None => Ok(Progress::DONE),
-        }
+        self.output.write_snapshot(writer, self.file.as_ref())
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        // Output to a device or a pipe has no state.
-        match &mut self.pending_files {
-            Some(ledger) => ledger.restore(state),
-            None => state
-                .next()
-                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
-        }
+        self.output.restore(state)
     }
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        let resumed = match &mut self.pending_files {
-            Some(ledger) => ledger.resume(epoch, &self.plan)?,
-            None => None,
-        };
-        let Some(resumed) = resumed else {
+        let Some(resumed) = self.output.resume(epoch)? else {
             return Ok(Progress::DONE);
         };
-        self.number = self.number.max(resumed.number);
-        if let Some(file) = resumed.file {
-            // States of earlier versions lack the time.
-            self.count_age_from(resumed.begun.unwrap_or_else(|| self.clock.wall()));
-            let path = file.sealed().1;
-            let resumed = file
-                .written_so_far()
-                .and_then(|mut output| self.outgo.resume_from(&mut output));
-            resumed.map_err(|error| cannot_read(path, error))?;
-            self.file = Some(file);
+        self.count_age_from(resumed.begun.unwrap_or_else(|| self.clock.wall()));
+        match resumed.content {
+            Some(mut content) => {
+                let compared = self.outgo.resume_from(&mut content);
+                compared.map_err(|error| cannot_read(&self.plan.path, error))?;
+            }
+            None => self.outgo.resume(),
         }
-        // Renames the committed files that the earlier attempt did not rename.
-        self.publish(epoch)?;
+        self.file = Some(resumed.file);
         Ok(Progress::DONE)
     }
 
     fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.publish(epoch)?;
+        self.output.publish(epoch)?;
         Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {
-        self.pending_files
-            .as_ref()
-            .is_some_and(PendingFiles::is_waiting)
+        self.output.is_waiting()
     }
 }
 
