@@ -3,13 +3,7 @@
 //! [`S3Store`] is an [`ObjectStore`](crate::store::ObjectStore): files are objects under a prefix
 //! that is used by one job only.
 //!
-//! # Addresses and credentials
-//!
-//! An address is `s3://BUCKET/PREFIX`; `?endpoint=http://host:port` and `&region=…` select a store
-//! other than Amazon's. The credentials, and an endpoint or region that the address does not have,
-//! come from the usual environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-//! `AWS_SESSION_TOKEN`, `AWS_REGION`, `AWS_ENDPOINT_URL`, roles of containers and machines.
-//! Credentials are never part of an address, and never displayed.
+//! Addresses and credentials are those of [`ardea_bucket`].
 //!
 //! # Invariants
 //!
@@ -36,9 +30,8 @@
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
-mod address;
-mod failure;
 mod folder;
+mod unconditional;
 
-pub use address::{Credentials, check_address, is_address};
+pub use ardea_bucket::{Credentials, check_address, is_address};
 pub use folder::S3Store;

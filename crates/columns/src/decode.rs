@@ -12,7 +12,7 @@ mod tests;
 use std::fmt;
 
 use ardea_connectors::format::{BatchDecode, Decode, Framing};
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
@@ -255,6 +255,13 @@ impl BatchDecode for ColumnDecoder {
         match self.rows() {
             0 => Ok(None),
             _ => Ok(Some(ColumnBatch::untimed(self.finish()?))),
+        }
+    }
+
+    fn take_timed_batch(&mut self, times: &[Timestamp]) -> Result<Option<ColumnBatch>> {
+        match self.rows() {
+            0 => Ok(None),
+            _ => ColumnBatch::new(self.finish()?, times.to_vec()).map(Some),
         }
     }
 }

@@ -209,7 +209,12 @@ impl<S> Drop for WorkerContext<S> {
 ///
 /// # Errors
 /// `LimitReached` if no file descriptors are left.
-#[cfg(any(feature = "nats", feature = "postgres"))]
+#[cfg(any(
+    feature = "avro",
+    feature = "nats",
+    feature = "postgres",
+    feature = "protobuf"
+))]
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().map_err(|error| {

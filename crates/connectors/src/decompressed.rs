@@ -1,12 +1,14 @@
 //! Decompression of a stream: of a file, a pipe or standard input.
 
+mod member_index;
 mod members;
 
 use std::fmt;
 use std::io::{self, Cursor, ErrorKind, Read};
 
 use crate::files::Compression;
-use members::Members;
+pub(crate) use member_index::MemberIndex;
+pub(crate) use members::Members;
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -17,7 +19,7 @@ const SKIPPABLE: std::ops::RangeInclusive<u8> = 0x50..=0x5f;
 
 /// The supported compression formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Packing {
+pub(crate) enum Packing {
     Gzip,
     Zstd,
 }

@@ -23,6 +23,8 @@
 //! let log = files::lines("/var/log/syslog").follow().build();
 //! ```
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod checked;
 mod claim;
 mod decompressed_files;
@@ -30,7 +32,10 @@ mod fingerprint;
 mod finished_file;
 mod follow;
 mod list;
+mod location;
+mod name_pattern;
 mod open;
+mod output;
 mod part_file;
 mod plan;
 mod read;
@@ -39,7 +44,7 @@ mod watch;
 mod write;
 mod written_output;
 
-pub use decompressed_files::{first_listed, listed, listed_with_suffix, unpacked};
+pub use decompressed_files::{first_listed, listed, local_files, unpacked};
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub(crate) use part_file::{cannot_lock, cannot_write};

@@ -32,7 +32,7 @@ mod non_finite;
 
 use std::io::{self, Read};
 
-use ardea_core::Records;
+use ardea_core::{Records, Timestamp};
 
 use crate::files::WrittenOutput;
 
@@ -133,6 +133,13 @@ pub trait BatchDecode: Decode<()> {
     /// # Errors
     /// Internal errors only.
     fn take_batch(&mut self) -> ardea_core::Result<Option<Self::Batch>>;
+
+    /// Takes the batch, whose records have these event times; `None` if it has no record. There are
+    /// as many times as records.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    fn take_timed_batch(&mut self, times: &[Timestamp]) -> ardea_core::Result<Option<Self::Batch>>;
 }
 
 /// An encoder from records to bytes.

@@ -44,6 +44,8 @@
 //! .build();
 //! ```
 
+#[cfg(feature = "avro")]
+mod avro;
 mod cpu_accounting;
 mod dead_letters;
 mod discovery;
@@ -55,17 +57,30 @@ mod message;
 mod outage_reporter;
 mod partitions;
 mod positions;
+#[cfg(feature = "protobuf")]
+mod protobuf;
+#[cfg(any(feature = "avro", feature = "protobuf"))]
+mod schema_registry;
 mod security;
 mod settings;
 mod sink;
 mod source;
 mod topics;
 
+#[cfg(feature = "avro")]
+pub use avro::{Avro, AvroDecoder, AvroValues};
 pub use cpu_accounting::SourceCosts;
 pub use dead_letters::{DeadLetterTopic, dead_letters};
 pub use message::{Message, Record};
 pub use positions::{EmittedPositions, Positions, Start};
+#[cfg(feature = "protobuf")]
+pub use protobuf::{Protobuf, ProtobufDecoder, ProtobufValues};
+#[cfg(any(feature = "avro", feature = "protobuf"))]
+pub use schema_registry::SchemaRegistry;
 pub use security::{Sasl, Tls};
 pub use sink::{KafkaSink, Outgoing, write};
-pub use source::{Decoder, KafkaSource, read};
+pub use source::decoders::{
+    DecodeMessage, Decoder, FormatDecoder, FunctionDecoder, MessageDecoder,
+};
+pub use source::{KafkaSource, read};
 pub use topics::Topics;

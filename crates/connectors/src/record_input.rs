@@ -64,6 +64,10 @@ impl<T: Send + 'static, E: Encode<T>> InputForm for RecordWriter<T, E> {
     }
 
     fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+        if !output.is_readable() {
+            self.resume();
+            return Ok(());
+        }
         let resumed = RecordWriter::resume_from(self, &mut output.decompressed());
         resumed.map_err(unreadable)
     }

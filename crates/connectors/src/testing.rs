@@ -83,6 +83,30 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// Returns a member as `bgzip` writes it: with its size in an extra field. The content is stored, at
+/// most 65,000 bytes.
+pub(crate) fn bgzip_member(content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).unwrap();
+    let mut crc = flate2::Crc::new();
+    crc.update(content);
+    let stored = [
+        &[1][..],
+        &length.to_le_bytes(),
+        &(!length).to_le_bytes(),
+        content,
+    ]
+    .concat();
+    let size = u16::try_from(18 + stored.len() + 8 - 1).unwrap();
+    let extra = [&b"BC\x02\0"[..], &size.to_le_bytes()].concat();
+    let head = [
+        &[0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 255][..],
+        &6u16.to_le_bytes(),
+    ]
+    .concat();
+    let tail = [crc.sum().to_le_bytes(), u32::from(length).to_le_bytes()].concat();
+    [head, extra, stored, tail].concat()
+}
+
 pub(crate) fn zstd(content: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();

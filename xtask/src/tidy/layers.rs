@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "ardea-spsc",
         "ardea-core",
+        "ardea-bucket",
         "ardea-shm",
         "ardea-config",
         "ardea-filesystem",

@@ -1,20 +1,18 @@
 //! A store in a bucket.
 
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use crate::store::{FileEntry, FileName, FileState, ObjectStore};
+use ardea_bucket::{Bucket, BucketPrefix, Credentials, failed, is_not_implemented};
 use ardea_core::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{Error as StoreError, ObjectStore as _, ObjectStoreExt, PutMode};
-use tokio::runtime::Runtime;
 
-use crate::s3::address::{BucketPrefix, Credentials};
-use crate::s3::failure::{failed, is_not_implemented, unconditional};
+use crate::s3::unconditional::unconditional;
 
 /// The number of concurrent requests per call.
 const AT_A_TIME: usize = 8;
@@ -25,11 +23,7 @@ const AT_A_TIME: usize = 8;
 /// a further `/`, and those whose names are not valid file names, are ignored. See
 /// [`s3`](crate::s3) for the guarantees.
 pub struct S3Store {
-    store: Arc<AmazonS3>,
-    prefix: Path,
-    place: String,
-    /// The runtime of the client; taken on drop, which can happen on any thread.
-    runtime: Option<Runtime>,
+    bucket: Bucket,
 }
 
 impl S3Store {
@@ -52,23 +46,9 @@ impl S3Store {
     }
 
     fn begin(address: &str, credentials: Option<&Credentials>) -> Result<Self> {
-        let place = BucketPrefix::parse(address)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("checkpoints-s3")
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
-            })?;
+        let address = BucketPrefix::parse(address)?;
         let folder = S3Store {
-            store: Arc::new(place.client(credentials)?),
-            place: match place.prefix.as_ref() {
-                "" => format!("s3://{}", place.bucket),
-                prefix => format!("s3://{}/{prefix}", place.bucket),
-            },
-            prefix: place.prefix,
-            runtime: Some(runtime),
+            bucket: Bucket::open(&address, credentials, "checkpoints-s3")?,
         };
         folder.answers()?;
         Ok(folder)
@@ -82,8 +62,8 @@ impl S3Store {
     /// Returns true if `is_meant` returns true for an object below the prefix. Lists the objects, a
     /// thousand per request.
     fn has_object(&self, is_meant: impl Fn(&Path) -> bool + Send + 'static) -> Result<bool> {
-        let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
-        let found = self.wait(async move {
+        let (store, prefix) = (self.bucket.store(), self.bucket.prefix().clone());
+        let found = self.bucket.wait(async move {
             let mut objects = store.list(Some(&prefix));
             while let Some(object) = objects.try_next().await? {
                 if is_meant(&object.location) {
@@ -96,13 +76,13 @@ impl S3Store {
     }
 
     fn path(&self, name: &FileName) -> Path {
-        self.prefix.clone().join(name.as_str())
+        self.bucket.prefix().clone().join(name.as_str())
     }
 
     /// Writes an object twice with different bytes, for the probe. Returns the outcome.
     fn write_twice(&self, path: Path) -> Result<PutAttempt> {
-        let store = Arc::clone(&self.store);
-        self.wait(async move {
+        let store = self.bucket.store();
+        self.bucket.wait(async move {
             let first = put(&store, &path, Bytes::from_static(FIRST)).await;
             let second = match first {
                 Ok(()) => put(&store, &path, Bytes::from_static(SECOND)).await,
@@ -126,30 +106,11 @@ impl S3Store {
     }
 
     fn unwritten(&self, what: &str, error: &StoreError) -> Error {
-        failed(ErrorCode::WriteFailed, what, &self.place, error)
+        failed(ErrorCode::WriteFailed, what, self.bucket.place(), error)
     }
 
     fn unread(&self, what: &str, error: &StoreError) -> Error {
-        failed(ErrorCode::ReadFailed, what, &self.place, error)
-    }
-
-    /// Runs the future `work` on the runtime, and waits for its result. Can be called on a thread
-    /// of another runtime, which it blocks.
-    fn wait<R: Send + 'static>(&self, work: impl Future<Output = R> + Send + 'static) -> Result<R> {
-        let (done, answer) = mpsc::sync_channel(1);
-        if let Some(runtime) = &self.runtime {
-            runtime.spawn(async move {
-                // Fails only if the caller is gone.
-                let _ = done.send(work.await);
-            });
-        }
-        answer.recv().map_err(|error| {
-            Error::new(
-                ErrorCode::Internal,
-                "a request to an object store was dropped",
-            )
-            .because(error)
-        })
+        failed(ErrorCode::ReadFailed, what, self.bucket.place(), error)
     }
 }
 
@@ -205,7 +166,7 @@ fn is_probe(path: &Path, prefix: &Path) -> bool {
 
 impl ObjectStore for S3Store {
     fn place(&self) -> String {
-        self.place.clone()
+        self.bucket.place().to_string()
     }
 
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
@@ -217,8 +178,8 @@ impl ObjectStore for S3Store {
             .iter()
             .map(|(name, bytes)| (name.clone(), self.path(name), bytes.clone()))
             .collect();
-        let store = Arc::clone(&self.store);
-        let failed = self.wait(async move {
+        let store = self.bucket.store();
+        let failed = self.bucket.wait(async move {
             let mut puts = stream::iter(puts.into_iter().map(|(name, path, bytes)| {
                 let store = Arc::clone(&store);
                 async move {
@@ -252,20 +213,22 @@ impl ObjectStore for S3Store {
         match self.write_twice(path)? {
             PutAttempt::KeptApart => Ok(()),
             PutAttempt::Replaced => Err(unconditional(
-                &self.place,
+                self.bucket.place(),
                 "it has replaced an object in spite of the condition (If-None-Match: *)",
             )),
             PutAttempt::Unwritable(error) if is_not_implemented(&error) => {
                 let why = "it answers that it does not implement them (If-None-Match: *)";
-                Err(unconditional(&self.place, why))
+                Err(unconditional(self.bucket.place(), why))
             }
             PutAttempt::Unwritable(error) => Err(self.unwritten("a probe", &error)),
         }
     }
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
-        let (store, path) = (Arc::clone(&self.store), self.path(name));
-        let read = self.wait(async move { store.get(&path).await?.bytes().await })?;
+        let (store, path) = (self.bucket.store(), self.path(name));
+        let read = self
+            .bucket
+            .wait(async move { store.get(&path).await?.bytes().await })?;
         match read {
             Ok(bytes) => Ok(Some(bytes)),
             Err(StoreError::NotFound { .. }) => Ok(None),
@@ -274,8 +237,10 @@ impl ObjectStore for S3Store {
     }
 
     fn list(&self) -> Result<Vec<FileEntry>> {
-        let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
-        let found = self.wait(async move { store.list_with_delimiter(Some(&prefix)).await })?;
+        let (store, prefix) = (self.bucket.store(), self.bucket.prefix().clone());
+        let found = self
+            .bucket
+            .wait(async move { store.list_with_delimiter(Some(&prefix)).await })?;
         let found = found.map_err(|error| self.unread("the folder itself", &error))?;
         let listed = found.objects.into_iter().filter_map(|object| {
             Some(FileEntry {
@@ -288,7 +253,7 @@ impl ObjectStore for S3Store {
     }
 
     fn is_empty(&self) -> Result<bool> {
-        let prefix = self.prefix.clone();
+        let prefix = self.bucket.prefix().clone();
         Ok(!self.has_object(move |path| !is_probe(path, &prefix))?)
     }
 
@@ -298,8 +263,8 @@ impl ObjectStore for S3Store {
         if paths.is_empty() {
             return Ok(());
         }
-        let store = Arc::clone(&self.store);
-        let removed = self.wait(async move {
+        let store = self.bucket.store();
+        let removed = self.bucket.wait(async move {
             let paths = stream::iter(paths).boxed();
             let mut removed = store.delete_stream(paths);
             loop {
@@ -316,14 +281,6 @@ impl ObjectStore for S3Store {
 
 impl fmt::Debug for S3Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "S3Folder({})", self.place)
-    }
-}
-
-impl Drop for S3Store {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        write!(f, "S3Folder({})", self.bucket.place())
     }
 }

@@ -123,6 +123,10 @@ impl BatchEncode for CsvEncoder {
     }
 
     fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+        if !output.is_readable() {
+            self.header = None;
+            return Ok(());
+        }
         let written = first_line(output.decompressed())?;
         if written.is_empty() {
             return Ok(());

@@ -243,7 +243,7 @@ impl BatchEncode for ParquetEncoder {
             let what = "what has been written so far cannot be read";
             Error::new(ErrorCode::ReadFailed, what).because(error)
         };
-        let file = output.file();
+        let file = output.file().map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
         let parts = parts_of(file, length).map_err(unreadable)?;
         let (_, schema) = self.schemas()?;

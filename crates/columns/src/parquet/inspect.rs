@@ -14,7 +14,7 @@ use super::open_file::OpenFile;
 /// [`ErrorCode::ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the file cannot be read, or is
 /// no Parquet file that this program can read.
 pub fn infer_parquet(path: impl AsRef<Path>) -> Result<InferredSchema> {
-    let file = OpenFile::open(path.as_ref())?;
+    let file = OpenFile::first_of(path.as_ref(), None)?;
     let fields = inferred_fields(file.schema().fields());
     Ok(InferredSchema::of_fields(fields, file.rows()))
 }

@@ -40,7 +40,7 @@ impl RowGroupList {
     /// Reads the footers of the files of a path.
     fn read(path: &Path, suffix: Option<&str>, columns: &SchemaRef) -> Result<Self> {
         let mut list = RowGroupList::default();
-        for path in files::listed_with_suffix(path, suffix)? {
+        for path in files::local_files(path, suffix)? {
             let opened = OpenFile::open(&path);
             let checked = opened.and_then(|file| file.check_columns(columns).map(|_| file));
             match checked {
@@ -104,7 +104,7 @@ impl SharedList {
 
     /// Returns the files that a job started now would read.
     pub fn now(&self) -> Vec<PathBuf> {
-        let listed = files::listed_with_suffix(&self.path, self.suffix.as_deref());
+        let listed = files::local_files(&self.path, self.suffix.as_deref());
         listed.unwrap_or_else(|_| vec![self.path.clone()])
     }
 

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ardea_connectors::files;
 use ardea_core::{Error, ErrorCode, Result, panic_message};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
@@ -87,6 +88,15 @@ impl OpenFile {
             metadata,
             identity,
         })
+    }
+
+    /// Opens the first of the files of a path.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open); [`ErrorCode::InvalidConfig`] if the path is in a bucket.
+    pub fn first_of(path: &Path, suffix: Option<&str>) -> Result<Self> {
+        let files = files::local_files(path, suffix)?;
+        OpenFile::open(files.first().map_or(path, PathBuf::as_path))
     }
 
     /// Returns the path.

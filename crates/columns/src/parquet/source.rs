@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_connectors::OnDamage;
-use ardea_connectors::files;
 use ardea_core::{
     Bounded, Error, ErrorCode, FileUse, Instance, Isolation, OnError, Parallelism, Processor,
     Result, Source,
@@ -143,7 +142,7 @@ impl ParquetFiles {
 
     /// Returns the columns.
     fn bind(&self) -> Result<SchemaRef> {
-        let first = || OpenFile::open(&files::first_listed(&self.path, self.suffix.as_deref())?);
+        let first = || OpenFile::first_of(&self.path, self.suffix.as_deref());
         let fields = match &self.columns {
             ColumnSelection::All => {
                 let first = first()?;

@@ -13,7 +13,7 @@ const COMPRESSED_READ_SIZE: usize = 64 << 10;
 ///
 /// A member is followed by another one, the end, or padding: zero bytes, as in tape archives and
 /// preallocated files. Other data is an error of kind [`ErrorKind::InvalidData`].
-pub(super) struct Members<R: Read> {
+pub(crate) struct Members<R: Read> {
     packing: Packing,
     stage: Stage<BufReader<R>>,
     /// The number of the present member, from one.

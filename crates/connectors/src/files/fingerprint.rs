@@ -44,6 +44,18 @@ impl Fingerprint {
         })
     }
 
+    /// Returns the fingerprint of an object; `hash` identifies its version.
+    #[cfg(feature = "s3")]
+    pub fn of_object(length: u64, modified_ns: i64, hash: u64) -> Self {
+        Fingerprint {
+            device: 0,
+            inode: 0,
+            length,
+            modified_ns,
+            pieces: hash,
+        }
+    }
+
     /// Returns true if `file` is the identified file, as far as this can be determined.
     pub fn is_of(&self, file: &File) -> io::Result<bool> {
         let metadata = file.metadata()?;

@@ -19,6 +19,7 @@ use ardea_core::{
 };
 
 use super::list::cannot_read;
+use super::location::is_bucket;
 use super::read::FileSource;
 use crate::OnDamage;
 use crate::decompressed::Damage;
@@ -158,6 +159,9 @@ fn unfit_setting<T, D>(source: &FileSource<T, D>) -> Option<&'static str> {
     }
     if !matches!(source.parallelism, None | Some(Parallelism::ONE)) {
         return Some("one file is followed, and one instance reads it");
+    }
+    if is_bucket(&source.path) {
+        return Some("an object does not grow, and only a file of the local file system does");
     }
     (source.reading.on_damage == Some(OnDamage::Keep)).then_some(
         "a followed file has no end, so `on_damage` can't keep the records before its damage",

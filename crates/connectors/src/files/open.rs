@@ -3,19 +3,23 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, JobSignals, Result};
 use rustix::fs::OFlags;
 
+#[cfg(feature = "s3")]
+use super::bucket::ReadAhead;
 use super::checked::Checked;
 use super::fingerprint::{FileIdentity, Fingerprint};
 use super::list::cannot_read;
+use super::location::{BlockingReader, FileStore, SourceFile};
 use super::part_file::Compression;
 use super::read::block_reader::{BlockPositions, BlockReader};
 use super::read::blocks::FileBlocks;
+use super::read::packed_blocks::PackedBlockReader;
 use crate::decompressed::{Decompressed, damage};
 use crate::fd_poll::CancellablePoll;
 use crate::stream_position::StreamPosition;
@@ -25,6 +29,8 @@ pub(super) enum Raw {
     Plain(Checked),
     /// Some blocks of a plain file.
     Blocks(BlockReader),
+    /// Some blocks of a compressed file.
+    PackedBlocks(Box<PackedBlockReader>),
     /// A pipe or a device.
     Stream(CancellablePoll<File>),
 }
@@ -34,6 +40,7 @@ impl Read for Raw {
         match self {
             Raw::Plain(file) => file.read(buffer),
             Raw::Blocks(blocks) => blocks.read(buffer),
+            Raw::PackedBlocks(blocks) => blocks.read(buffer),
             Raw::Stream(stream) => stream.read(buffer),
         }
     }
@@ -60,32 +67,212 @@ impl Input {
         };
         let length = is_whole.then(|| checked.position());
         // On an error the caller keeps the identity determined at opening.
-        FileIdentity::of_read(checked.file(), length).ok()
+        FileIdentity::of_read(checked.local().ok()?, length).ok()
     }
 }
 
-/// Opens `path`. Gzip and zstd are detected by the first bytes, and a file named `.gz` or `.zst`
-/// must be compressed. Computes the fingerprint if `is_kept`.
-pub(super) fn open(path: &Path, is_kept: bool) -> Result<Input> {
-    let failed = |error| cannot_read(path, error);
-    let file = open_at_once(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let may_wait = !metadata.is_file();
-    let mut fingerprint = None;
-    let reader = if may_wait {
-        Raw::Stream(CancellablePoll(file))
-    } else {
-        if is_kept {
-            fingerprint = Some(Fingerprint::of(&file).map_err(failed)?);
+/// A file before its content is read.
+enum OpenFile {
+    Plain(SourceFile),
+    /// A pipe or a device.
+    Special(File),
+}
+
+/// Opens the files of a storage for reading. Waits for objects until the job is cancelled.
+#[derive(Clone, Debug)]
+pub(super) struct FileOpener {
+    pub store: FileStore,
+    pub signals: Arc<JobSignals>,
+}
+
+impl FileOpener {
+    /// Returns an opener of files of the local file system.
+    pub fn local() -> Self {
+        FileOpener {
+            store: FileStore::Local,
+            signals: Arc::default(),
         }
-        Raw::Plain(Checked::new(file, 0).map_err(failed)?)
+    }
+
+    /// Opens a file or an object. `block_bytes` is the size of the blocks of a shared file.
+    fn open_file(&self, path: &Path, block_bytes: Option<u64>) -> Result<OpenFile> {
+        match &self.store {
+            FileStore::Local => {
+                let failed = |error| cannot_read(path, error);
+                let file = open_at_once(path).map_err(failed)?;
+                Ok(match file.metadata().map_err(failed)?.is_file() {
+                    true => OpenFile::Plain(SourceFile::Local(file)),
+                    false => OpenFile::Special(file),
+                })
+            }
+            #[cfg(feature = "s3")]
+            FileStore::Bucket(bucket) => {
+                let ahead = block_bytes.map_or(ReadAhead::Next, ReadAhead::of_blocks);
+                let object = bucket.open(path, ahead, &self.signals)?;
+                Ok(OpenFile::Plain(SourceFile::Object(object)))
+            }
+        }
+    }
+
+    /// Returns a reader that waits for the bytes of an object.
+    pub fn blocking<R: Read>(&self, reader: R) -> impl Read + use<'_, R> {
+        BlockingReader {
+            reader,
+            go_on: || !self.signals.is_cancelled(),
+        }
+    }
+
+    /// Opens `path`. Gzip and zstd are detected by the first bytes, and a file named `.gz` or
+    /// `.zst` must be compressed. Computes the fingerprint if `is_kept`.
+    pub fn open(&self, path: &Path, is_kept: bool) -> Result<Input> {
+        let failed = |error| cannot_read(path, error);
+        let packing = Compression::of_name(path);
+        let file = match self.open_file(path, None)? {
+            OpenFile::Plain(file) => file,
+            OpenFile::Special(file) => {
+                let raw = Raw::Stream(CancellablePoll(file));
+                return Ok(Input {
+                    reader: Decompressed::new(raw).promised(packing),
+                    may_wait: true,
+                    fingerprint: None,
+                    mark: None,
+                });
+            }
+        };
+        let fingerprint = match is_kept {
+            true => Some(file.fingerprint().map_err(failed)?),
+            false => None,
+        };
+        let mark = mark_of(&file).map_err(failed)?;
+        let raw = Raw::Plain(Checked::new(file, 0).map_err(failed)?);
+        Ok(Input {
+            reader: Decompressed::new(raw).promised(packing),
+            may_wait: false,
+            fingerprint,
+            mark,
+        })
+    }
+
+    /// Opens `path` at a position reached by an earlier attempt. A compressed file is decompressed
+    /// from its beginning up to that position. Returns `None` if the job is cancelled meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ReadFailed`] if the file cannot be read or was replaced: its [`Fingerprint`]
+    /// differs, it is shorter, or the bytes before the position differ.
+    pub fn open_at(&self, path: &Path, resumption: &Resumption<'_>) -> Result<Option<Input>> {
+        let Resumption {
+            is_packed, place, ..
+        } = *resumption;
+        let failed = |error| cannot_read(path, error);
+        let mut input = self.open(path, true)?;
+        if input.may_wait {
+            return Err(changed(path, NO_PLAIN_FILE));
+        }
+        if let Some(Raw::Plain(checked)) = input.reader.raw() {
+            let file = checked.file();
+            if let Some(fingerprint) = &resumption.fingerprint {
+                check_identity(path, file, fingerprint)?;
+            }
+        }
+        // Reading starts with the bytes that are compared.
+        let from = place.offset.saturating_sub(place.before.len() as u64);
+        // At offset 0 the format is detected from the first bytes: none need have been read when
+        // the position was stored.
+        if !is_packed && place.offset > 0 {
+            let OpenFile::Plain(file) = self.open_file(path, None)? else {
+                return Err(changed(path, NO_PLAIN_FILE));
+            };
+            let checked = Checked::new(file, from).map_err(failed)?;
+            input.reader = Decompressed::plain(Raw::Plain(checked));
+        }
+        let mut reader = self.blocking(&mut input.reader);
+        let mut left = if is_packed { from } else { 0 };
+        while left > 0 {
+            if self.signals.is_cancelled() {
+                return Ok(None);
+            }
+            let mut some = (&mut reader).take(left.min(STRIDE));
+            let skipped = io::copy(&mut some, &mut io::sink());
+            match skipped.map_err(|error| broken(path, &error))? {
+                0 => return Err(shorter(path, place)),
+                count => left -= count,
+            }
+        }
+        let mut before = vec![0; place.before.len()];
+        let read = reader.read_exact(&mut before);
+        drop(reader);
+        match read {
+            Ok(()) if before == place.before => Ok(Some(input)),
+            Ok(()) => Err(changed(path, REWRITTEN)),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(shorter(path, place)),
+            Err(error) => Err(broken(path, &error)),
+        }
+    }
+
+    /// Opens an instance's blocks of a plain file. Also returns their positions in the file.
+    /// Computes the fingerprint if `is_kept`.
+    ///
+    /// # Errors
+    /// As [`open_at`](Self::open_at); `fingerprint` is that of an earlier attempt.
+    pub fn open_blocks(
+        &self,
+        path: &Path,
+        blocks: FileBlocks,
+        fingerprint: Option<&Fingerprint>,
+        is_kept: bool,
+    ) -> Result<(Input, Arc<BlockPositions>)> {
+        let failed = |error| cannot_read(path, error);
+        let OpenFile::Plain(file) = self.open_file(path, Some(blocks.block_bytes))? else {
+            return Err(changed(path, NO_PLAIN_FILE));
+        };
+        if let Some(fingerprint) = fingerprint {
+            check_identity(path, &file, fingerprint)?;
+        }
+        // The fingerprint identifies a compressed file: its content cannot be compared cheaply.
+        for stride in blocks.strides.iter().filter(|_| !blocks.is_packed) {
+            let mut before = vec![0; stride.before.len()];
+            let from = stride.from.saturating_sub(before.len() as u64);
+            match file.read_exact_at(&mut before, from) {
+                Ok(()) if before == stride.before => {}
+                Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+                    return Err(failed(error));
+                }
+                Ok(()) | Err(_) => return Err(changed(path, REWRITTEN)),
+            }
+        }
+        let own = match is_kept {
+            true => Some(file.fingerprint().map_err(failed)?),
+            false => None,
+        };
+        let mark = mark_of(&file).map_err(failed)?;
+        let (raw, positions) = match (blocks.is_packed, file) {
+            (true, SourceFile::Local(file)) => {
+                let reader = PackedBlockReader::new(file, path, blocks).map_err(failed)?;
+                let positions = reader.positions();
+                (Raw::PackedBlocks(Box::new(reader)), positions)
+            }
+            (_, file) => {
+                let reader = BlockReader::new(file, path, blocks).map_err(failed)?;
+                let positions = reader.positions();
+                (Raw::Blocks(reader), positions)
+            }
+        };
+        let input = Input {
+            reader: Decompressed::plain(raw),
+            may_wait: false,
+            fingerprint: own,
+            mark,
+        };
+        Ok((input, positions))
+    }
+}
+
+/// Returns the identity of a local file.
+fn mark_of(file: &SourceFile) -> io::Result<Option<FileIdentity>> {
+    let Some(file) = file.local() else {
+        return Ok(None);
     };
-    Ok(Input {
-        reader: Decompressed::new(reader).promised(Compression::of_name(path)),
-        may_wait,
-        fingerprint,
-        mark: (!may_wait).then(|| FileIdentity::of(&metadata)),
-    })
+    Ok(Some(FileIdentity::of(&file.metadata()?)))
 }
 
 /// Opens a file without blocking. A named pipe without a writer becomes readable when it has one.
@@ -109,62 +296,10 @@ pub(super) struct Resumption<'a> {
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// Opens `path` at a position reached by an earlier attempt. A compressed file is decompressed from
-/// its beginning up to that position. Returns `None` if `go_on` returns false meanwhile.
-///
-/// # Errors
-/// [`ErrorCode::ReadFailed`] if the file cannot be read or was replaced: its [`Fingerprint`]
-/// differs, it is shorter, or the bytes before the position differ.
-pub(super) fn open_at(
-    path: &Path,
-    resumption: &Resumption<'_>,
-    go_on: impl Fn() -> bool,
-) -> Result<Option<Input>> {
-    let Resumption {
-        is_packed, place, ..
-    } = *resumption;
-    let failed = |error| cannot_read(path, error);
-    let mut input = open(path, true)?;
-    if input.may_wait {
-        return Err(changed(path, "it is no plain file any more"));
-    }
-    if let Some(fingerprint) = resumption.fingerprint {
-        check_identity(path, &open_at_once(path).map_err(failed)?, &fingerprint)?;
-    }
-    // Reading starts with the bytes that are compared.
-    let from = place.offset.saturating_sub(place.before.len() as u64);
-    // At offset 0 the format is detected from the first bytes: none need have been read when the
-    // position was stored.
-    if !is_packed && place.offset > 0 {
-        let file = open_at_once(path).map_err(failed)?;
-        let checked = Checked::new(file, from).map_err(failed)?;
-        input.reader = Decompressed::plain(Raw::Plain(checked));
-    }
-    let mut left = if is_packed { from } else { 0 };
-    while left > 0 {
-        if !go_on() {
-            return Ok(None);
-        }
-        let mut some = (&mut input.reader).take(left.min(STRIDE));
-        let skipped = io::copy(&mut some, &mut io::sink());
-        match skipped.map_err(|error| broken(path, &error))? {
-            0 => return Err(shorter(path, place)),
-            count => left -= count,
-        }
-    }
-    let mut before = vec![0; place.before.len()];
-    match input.reader.read_exact(&mut before) {
-        Ok(()) if before == place.before => Ok(Some(input)),
-        Ok(()) => Err(changed(path, REWRITTEN)),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(shorter(path, place)),
-        Err(error) => Err(broken(path, &error)),
-    }
-}
-
 /// Checks that a file is the one that an earlier attempt has read.
-fn check_identity(path: &Path, file: &File, fingerprint: &Fingerprint) -> Result<()> {
+fn check_identity(path: &Path, file: &SourceFile, fingerprint: &Fingerprint) -> Result<()> {
     let failed = |error| cannot_read(path, error);
-    let length = file.metadata().map_err(failed)?.len();
+    let length = file.length().map_err(failed)?;
     if length < fingerprint.length() {
         let why = format!(
             "it had {} bytes when it was opened first, and has {length} by now",
@@ -172,55 +307,14 @@ fn check_identity(path: &Path, file: &File, fingerprint: &Fingerprint) -> Result
         );
         return Err(changed(path, &why));
     }
-    if !fingerprint.is_of(file).map_err(failed)? {
+    if !file.has_fingerprint(fingerprint).map_err(failed)? {
         return Err(changed(path, "another file has this name by now"));
     }
     Ok(())
 }
 
-/// Opens an instance's blocks of a plain file. Also returns their positions in the file. Computes
-/// the fingerprint if `is_kept`.
-///
-/// # Errors
-/// As [`open_at`]; `fingerprint` is that of an earlier attempt.
-pub(super) fn open_blocks(
-    path: &Path,
-    blocks: FileBlocks,
-    fingerprint: Option<&Fingerprint>,
-    is_kept: bool,
-) -> Result<(Input, Arc<BlockPositions>)> {
-    let failed = |error| cannot_read(path, error);
-    let file = open_at_once(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(changed(path, "it is no plain file any more"));
-    }
-    if let Some(fingerprint) = fingerprint {
-        check_identity(path, &file, fingerprint)?;
-    }
-    for stride in &blocks.strides {
-        let mut before = vec![0; stride.before.len()];
-        let from = stride.from.saturating_sub(before.len() as u64);
-        match file.read_exact_at(&mut before, from) {
-            Ok(()) if before == stride.before => {}
-            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(failed(error)),
-            Ok(()) | Err(_) => return Err(changed(path, REWRITTEN)),
-        }
-    }
-    let fingerprint = match is_kept {
-        true => Some(Fingerprint::of(&file).map_err(failed)?),
-        false => None,
-    };
-    let reader = BlockReader::new(file, path, blocks).map_err(failed)?;
-    let positions = reader.positions();
-    let input = Input {
-        reader: Decompressed::plain(Raw::Blocks(reader)),
-        may_wait: false,
-        fingerprint,
-        mark: Some(FileIdentity::of(&metadata)),
-    };
-    Ok((input, positions))
-}
+/// The reason for refusing a pipe or a device.
+const NO_PLAIN_FILE: &str = "it is no plain file any more";
 
 /// The reason for refusing a file whose content before the position has changed.
 const REWRITTEN: &str = "its content up to where it had been read is another one";
@@ -271,7 +365,11 @@ mod tests {
             place,
             fingerprint: None,
         };
-        open_at(path, &resumption, || goes_on)
+        let opener = FileOpener::local();
+        if !goes_on {
+            opener.signals.cancel();
+        }
+        opener.open_at(path, &resumption)
     }
 
     fn place(text: &str, offset: usize) -> StreamPosition {

@@ -52,6 +52,18 @@ impl Compression {
     }
 }
 
+/// Returns an encoder of a gzip member.
+pub(super) fn gzip_encoder<W: Write>(writer: W) -> GzEncoder<W> {
+    GzEncoder::new(writer, flate2::Compression::default())
+}
+
+/// Returns an encoder of a zstd frame, which ends with a checksum.
+pub(super) fn zstd_encoder<W: Write>(writer: W) -> io::Result<zstd::Encoder<'static, W>> {
+    let mut encoder = zstd::Encoder::new(writer, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+    encoder.include_checksum(true)?;
+    Ok(encoder)
+}
+
 /// The encoder in front of a file.
 enum Encoder {
     Plain(File),
@@ -68,14 +80,8 @@ impl Encoder {
     fn of(file: File, compression: Compression) -> io::Result<Encoder> {
         Ok(match compression {
             Compression::None => Encoder::Plain(file),
-            Compression::Gzip => {
-                Encoder::Gzip(GzEncoder::new(file, flate2::Compression::default()))
-            }
-            Compression::Zstd => {
-                let mut encoder = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
-                encoder.include_checksum(true)?;
-                Encoder::Zstd(encoder)
-            }
+            Compression::Gzip => Encoder::Gzip(gzip_encoder(file)),
+            Compression::Zstd => Encoder::Zstd(zstd_encoder(file)?),
         })
     }
 
@@ -387,7 +393,7 @@ impl PartFile {
     }
 
     /// Returns the present name of the file.
-    fn name(&self) -> &Path {
+    pub(super) fn name(&self) -> &Path {
         self.part.as_deref().unwrap_or(&self.path)
     }
 

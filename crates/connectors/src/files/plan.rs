@@ -52,6 +52,12 @@ impl Plan {
         self.rotates_with_epochs && written > 0 && (has_no_minimum || is_large || is_old)
     }
 
+    /// Returns true if each file with content ends with the epoch.
+    #[cfg(feature = "s3")]
+    pub fn ends_with_every_epoch(&self) -> bool {
+        self.rotates_with_epochs && self.min_bytes.is_none() && self.min_age.is_none()
+    }
+
     pub fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_after.is_some() || self.rotates_with_epochs
     }
@@ -90,7 +96,8 @@ impl Plan {
         }
     }
 
-    fn numbered(&self, instance: Instance, number: &str) -> PathBuf {
+    /// Returns the path of a numbered file of an instance, with `number` in its name.
+    pub fn numbered(&self, instance: Instance, number: &str) -> PathBuf {
         let (before, after) = self.name_parts(instance);
         self.named(&[&before, b"-", number.as_bytes(), &after])
     }

@@ -2,10 +2,13 @@
 
 pub(super) mod block_reader;
 pub(super) mod blocks;
+pub(super) mod packed_blocks;
 pub(super) mod splits;
 pub(super) mod supply;
 
+use std::fs::{File, Metadata};
 use std::marker::PhantomData;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,10 +22,11 @@ use serde::de::DeserializeOwned;
 use super::fingerprint::Fingerprint;
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
-use super::open::{self, Input, Resumption};
+use super::location::{Location, is_bucket};
+use super::open::{FileOpener, Input, Resumption};
 use super::part_file::Compression;
 use super::watch::WatchSource;
-use crate::decompressed::{Damage, damage};
+use crate::decompressed::{Damage, MemberIndex, damage};
 use crate::fd_poll::not_now;
 use crate::format::{BatchDecode, Csv, Decode, Framing, JsonLines, Lines};
 use crate::record_output::{AsBatches, AsRows, OutputForm, RecordOutput};
@@ -60,7 +64,7 @@ where
         path: path.as_ref().to_path_buf(),
         suffix: None,
         parallelism: None,
-        block_bytes: BLOCK_BYTES,
+        block_bytes: None,
         reading: Reading::new(decoder),
         record: PhantomData,
     }
@@ -73,10 +77,17 @@ where
 ///   byte. Each instance emits its records in the order of the file. Such a file is read up to the
 ///   length it had at the start of the job. On a cluster it must not change until all instances
 ///   have started.
-/// * Other files are read by one instance from beginning to end: small and compressed files, pipes,
-///   and files of records that may contain newlines ([`Framing::Quoted`]).
+/// * So is a large compressed file of members that say where they end: those of `bgzip`, and zstd
+///   frames, such as those of the sinks and of `pzstd`. Members of `gzip` do not.
+/// * Other files are read by one instance from beginning to end: small and other compressed files,
+///   pipes, and files of records that may contain newlines ([`Framing::Quoted`]). The instances
+///   share several files.
 /// * By default there is one instance per core, or one if the decoder's records may contain
-///   newlines, or the name or the suffix is that of a compressed file.
+///   newlines, or the path is a compressed file that cannot be shared.
+/// * The address of an object or of a prefix in a bucket, such as `s3://bucket/prefix`, takes the
+///   place of a path (feature `s3`). Its objects are read as files, but compressed objects by one
+///   instance each. A store that does not answer is waited for. An object that is replaced while it
+///   is read is damaged. Bad records name the byte of a shared object, and not the line.
 /// * A missing file or directory, or a directory without a matching file, fails the job at its
 ///   start.
 /// * Gzip and zstd are decompressed, from pipes as well.
@@ -98,7 +109,7 @@ pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
     pub(super) suffix: Option<String>,
     pub(super) parallelism: Option<Parallelism>,
-    block_bytes: u64,
+    block_bytes: Option<u64>,
     pub(super) reading: Reading<D>,
     record: PhantomData<fn() -> T>,
 }
@@ -124,9 +135,10 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         self.parallelism(Parallelism::ONE)
     }
 
-    /// Sets the size of the blocks of files that instances share; 1 MiB by default.
+    /// Sets the size of the blocks of files that instances share; 1 MiB by default, and 4 MiB in a
+    /// bucket.
     pub fn block_bytes(mut self, bytes: u64) -> Self {
-        self.block_bytes = bytes.max(1);
+        self.block_bytes = Some(bytes.max(1));
         self
     }
 
@@ -135,12 +147,12 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         self.reading.decoder.framing() == Framing::Lines
     }
 
-    /// Returns the number of instances: by default one per core if the files can be shared.
+    /// Returns the number of instances: by default one per core if the file can be shared, or if
+    /// there may be several.
     fn instances(&self) -> Parallelism {
-        let suffix = self.suffix.as_deref().unwrap_or_default();
-        let names = [self.path.clone(), PathBuf::from(format!("file{suffix}"))];
-        let is_plain = |name: &PathBuf| Compression::of_name(name) == Compression::None;
-        let is_shared = self.is_divisible() && names.iter().all(is_plain);
+        let path = Location::plain_path(&self.path);
+        let is_plain = Compression::of_name(&path) == Compression::None;
+        let is_shared = self.is_divisible() && (is_plain || has_several_members(&path));
         match self.parallelism {
             Some(parallelism) => parallelism,
             None if is_shared => Parallelism::Auto,
@@ -167,20 +179,31 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     where
         F: OutputForm<Record = T, Decoder = D>,
     {
-        let name = format!("read {}", self.path.display());
+        let name = format!("read {}", Location::plain_path(&self.path).display());
         let (parallelism, is_divisible) = (self.instances(), self.is_divisible());
-        let listing = Listing::new(self.path, self.suffix);
-        let listing = Arc::new(match is_divisible {
-            true => listing.shared(self.block_bytes),
-            false => listing,
+        let block_bytes = self.block_bytes.unwrap_or(match is_bucket(&self.path) {
+            true => OBJECT_BLOCK_BYTES,
+            false => BLOCK_BYTES,
         });
-        let listed = Arc::clone(&listing);
-        let files = move |_: u32| listed.now().into_iter().map(FileUse::Reads).collect();
+        let listing = Location::of(&self.path).map(|location| {
+            let listing = Listing::new(location, self.suffix);
+            Arc::new(match is_divisible {
+                true => listing.shared(block_bytes),
+                false => listing,
+            })
+        });
+        let listed = listing.clone();
+        let files = move |_: u32| {
+            let listed = listed.iter().flat_map(|listing| listing.now());
+            listed.map(FileUse::Reads).collect()
+        };
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+            let listing = listing.clone()?;
             // An error of the listing is reported later: a restored job does not use the present
             // listing.
-            let listed = InitialListing::new(Arc::clone(&listing), listing.of(instance));
+            let listed = listing.of(instance);
+            let listed = InitialListing::new(listing, listed);
             Ok(Box::new(ReadP::<F, _>::new(listed, &reading)))
         };
         Source::new(name, Arc::new(supply))
@@ -202,6 +225,19 @@ impl<T: Send + 'static, D: Decode<T>> From<FileSource<T, D>> for Source<T, Bound
         source.build()
     }
 }
+
+/// Returns true if a local compressed file has several members that say where they end.
+fn has_several_members(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let length = file.metadata().ok().filter(Metadata::is_file);
+    let read_at = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
+    length.is_some_and(|of| MemberIndex::has_several(read_at, of.len()).unwrap_or(false))
+}
+
+/// The default size of the blocks of shared objects.
+const OBJECT_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The maximum number of reads without a record before a call returns to check for signals.
 const READS_PER_CALL: usize = 32;
@@ -230,6 +266,7 @@ pub(super) struct ReadP<F: OutputForm, S> {
     /// The identity of the current file, in a job with state.
     fingerprint: Option<Fingerprint>,
     keeps_state: bool,
+    opener: FileOpener,
     /// True if draining has stopped reading before the end of a file.
     is_stopped: bool,
     signals: Arc<JobSignals>,
@@ -245,6 +282,7 @@ impl<F: OutputForm, S: Supply> ReadP<F, S> {
             is_packed: false,
             fingerprint: None,
             keeps_state: false,
+            opener: FileOpener::local(),
             is_stopped: false,
             signals: Arc::default(),
         }
@@ -253,6 +291,14 @@ impl<F: OutputForm, S: Supply> ReadP<F, S> {
     /// Opens the next file, if there is one. Does not wait for a file if the present call has
     /// `delivered` records.
     fn begin_next(&mut self, delivered: bool) -> Result<Progress> {
+        match self.open_next(delivered) {
+            // An object that was waited for.
+            Err(_) if self.signals.is_cancelled() => Ok(Progress::DONE),
+            progress => progress,
+        }
+    }
+
+    fn open_next(&mut self, delivered: bool) -> Result<Progress> {
         let (path, reached) = match self.supply.next()? {
             Next::File(path, reached) => (path, reached),
             Next::Wait(_) if delivered => return Ok(Progress::MADE),
@@ -264,10 +310,11 @@ impl<F: OutputForm, S: Supply> ReadP<F, S> {
         };
         let origin = path.display().to_string();
         self.is_packed = false;
+        let opener = &self.opener;
         let input = match reached {
             None => {
                 self.intake.begin(origin);
-                open::open(&path, self.keeps_state)?
+                opener.open(&path, self.keeps_state)?
             }
             Some(FilePosition {
                 blocks: Some(blocks),
@@ -275,8 +322,8 @@ impl<F: OutputForm, S: Supply> ReadP<F, S> {
                 ..
             }) => {
                 let (input, positions) =
-                    open::open_blocks(&path, blocks, file.as_ref(), self.keeps_state)?;
-                let mut from_beginning = open::open(&path, false)?.reader;
+                    opener.open_blocks(&path, blocks, file.as_ref(), self.keeps_state)?;
+                let mut from_beginning = opener.blocking(opener.open(&path, false)?.reader);
                 let intake = &mut self.intake;
                 let begun = intake.begin_blocks(origin, positions, &mut from_beginning);
                 begun.map_err(|error| cannot_read(&path, error))?;
@@ -288,17 +335,15 @@ impl<F: OutputForm, S: Supply> ReadP<F, S> {
                 file,
                 ..
             }) => {
-                let signals = &self.signals;
                 let resumption = Resumption {
                     is_packed,
                     place: &place,
                     fingerprint: file,
                 };
-                let input = open::open_at(&path, &resumption, || !signals.is_cancelled())?;
-                let Some(input) = input else {
+                let Some(input) = opener.open_at(&path, &resumption)? else {
                     return Ok(Progress::DONE);
                 };
-                let mut from_beginning = open::open(&path, false)?.reader;
+                let mut from_beginning = opener.blocking(opener.open(&path, false)?.reader);
                 let begun = self.intake.begin_at(origin, &place, &mut from_beginning);
                 begun.map_err(|error| cannot_read(&path, error))?;
                 self.is_packed = is_packed;
@@ -393,6 +438,10 @@ impl<F: OutputForm, S: Supply> Processor for ReadP<F, S> {
         self.signals = Arc::clone(&context.signals);
         self.keeps_state = context.guarantee.keeps_state();
         self.supply.init(context);
+        self.opener = FileOpener {
+            store: self.supply.store(),
+            signals: Arc::clone(&context.signals),
+        };
         if self.keeps_state {
             // A restore may still set the position.
             return Ok(());
@@ -485,5 +534,7 @@ impl<F: OutputForm, S: Supply> SourceControl for ReadP<F, S> {
 mod block_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod packed_tests;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ardea_core::{FileUse, Instance, Isolation, Parallelism, Processor, Result, Source, Unbounded};
 
 use super::list::Listing;
+use super::location::{FileStore, Location};
 use super::read::{FileSource, ReadP};
 use crate::format::Decode;
 use crate::record_output::AsRows;
@@ -85,7 +86,11 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
             ..
         } = self.source;
         let name = format!("watch {}", path.display());
-        let listing = Listing::new(path.clone(), suffix.clone());
+        let location = Location {
+            store: FileStore::Local,
+            path: path.clone(),
+        };
+        let listing = Listing::new(location, suffix.clone());
         let files = move |_: u32| listing.now().into_iter().map(FileUse::Reads).collect();
         let watching = WatchSettings {
             path,
@@ -94,6 +99,7 @@ impl<T: Send + 'static, D: Decode<T>> WatchSource<T, D> {
             only_new: self.only_new,
         };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+            Location::require_local(&watching.path, "a watched directory")?;
             let watched = DirectoryWatcher::new(watching.clone());
             Ok(Box::new(ReadP::<AsRows<T, D>, _>::new(watched, &reading)))
         };

@@ -1,22 +1,27 @@
 //! Sinks that write files.
 
+mod local_output;
 mod pending_files;
 mod write_files;
 
 use std::marker::PhantomData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Delivery, Instance, Isolation, Parallelism, Processor, Result, Sink};
 use ardea_filesystem::Shown;
 
+#[cfg(feature = "s3")]
+use super::bucket::BucketOutput;
 use super::claim::Claim;
+use super::location::{FileStore, Location};
 use super::part_file::Compression;
 use super::plan::Plan;
 use crate::format::{BatchEncode, Csv, Encode, JsonLines, Lines, LossyJsonLines, NonFinite};
 use crate::record_input::{BatchWriter, InputForm};
 use crate::record_writer::{RecordWriter, Writing, writing_options};
+use local_output::LocalOutput;
 use write_files::WriteFilesP;
 
 /// Returns a sink that writes each record as a line, formatted with `Display`.
@@ -94,6 +99,8 @@ pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> File
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
+    /// The path as it was given.
+    address: PathBuf,
     parallelism: Parallelism,
     writing: Writing<E>,
     record: PhantomData<fn(T)>,
@@ -102,7 +109,8 @@ pub struct FileSink<T, E> {
 impl<T, E> FileSink<T, E> {
     fn new(path: &Path, encoder: E) -> Self {
         FileSink {
-            plan: Plan::new(path),
+            plan: Plan::new(&Location::plain_path(path)),
+            address: path.to_path_buf(),
             parallelism: Parallelism::ONE,
             writing: Writing::new(encoder),
             record: PhantomData,
@@ -192,6 +200,7 @@ impl<T, E> FileSink<T, E> {
     pub fn with_encoder<F>(self, replace: impl FnOnce(E) -> Result<F>) -> Result<FileSink<T, F>> {
         Ok(FileSink {
             plan: self.plan,
+            address: self.address,
             parallelism: self.parallelism,
             writing: Writing {
                 encoder: replace(self.writing.encoder)?,
@@ -214,20 +223,30 @@ impl<T, E> FileSink<T, E> {
         let name = self.name();
         let FileSink {
             plan,
+            address,
             writing,
             parallelism,
             ..
         } = self;
         let files = plan.clone();
+        let location = Location::of(&address);
         let delivery = match plan.is_special(Instance::ONLY) {
             true => Delivery::AtLeastOnce,
             false => Delivery::ExactlyOnce,
         };
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.names(instance))?;
-            let mut processor = WriteFilesP::<F>::new(plan.clone(), instance, &writing);
-            processor.claim = Some(claim);
-            Ok(Box::new(processor))
+            Ok(match location.clone()?.store {
+                FileStore::Local => {
+                    let output = LocalOutput::new(plan.clone(), instance, Some(claim));
+                    Box::new(WriteFilesP::<F, _>::new(plan.clone(), output, &writing))
+                }
+                #[cfg(feature = "s3")]
+                FileStore::Bucket(bucket) => {
+                    let output = BucketOutput::new(bucket, plan.clone(), instance, claim);
+                    Box::new(WriteFilesP::<F, _>::new(plan.clone(), output, &writing))
+                }
+            })
         };
         Sink::new(name, Arc::new(supply))
             .with_delivery(delivery)
@@ -257,6 +276,7 @@ impl<T: Send + 'static> FileSink<T, JsonLines> {
     pub fn non_finite(self, choice: NonFinite) -> FileSink<T, LossyJsonLines> {
         FileSink {
             plan: self.plan,
+            address: self.address,
             parallelism: self.parallelism,
             writing: self.writing.map(|format| format.non_finite(choice)),
             record: PhantomData,

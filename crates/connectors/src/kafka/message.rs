@@ -4,6 +4,7 @@ use ardea_core::Timestamp;
 use rdkafka::message::{BorrowedMessage, Message as _};
 
 use crate::kafka::headers::{HeaderRef, headers_of};
+use crate::kafka::topics::PartitionId;
 
 /// A message of a topic, borrowed by a decoder.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +22,15 @@ pub struct Message<'a> {
     /// Creation or append time, depending on the topic, in milliseconds; [`Timestamp::MIN`] if
     /// unknown.
     pub timestamp: Timestamp,
-    /// Source of the headers, which are decoded on demand.
-    fetched: Option<&'a BorrowedMessage<'a>>,
+    headers: HeaderSource<'a>,
+}
+
+/// The source of the headers of a message, which are decoded on demand.
+#[derive(Clone, Copy, Debug)]
+enum HeaderSource<'a> {
+    /// A message of the client.
+    Fetched(&'a BorrowedMessage<'a>),
+    Copied(&'a [(String, Option<Vec<u8>>)]),
 }
 
 impl<'a> Message<'a> {
@@ -43,9 +51,30 @@ impl<'a> Message<'a> {
             partition: message.partition(),
             offset: message.offset(),
             timestamp,
-            fetched: Some(message),
+            headers: HeaderSource::Fetched(message),
         };
         (message, is_good)
+    }
+
+    /// Returns a message without time, of which only the value is known.
+    pub(crate) fn unreadable(id: &'a PartitionId, offset: i64, value: &'a [u8]) -> Self {
+        Message {
+            topic: &id.topic,
+            key: None,
+            value: Some(value),
+            partition: id.number,
+            offset,
+            timestamp: Timestamp::MIN,
+            headers: HeaderSource::Copied(&[]),
+        }
+    }
+
+    /// Returns the value.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub(crate) fn present_value(&self) -> Result<&'a [u8], String> {
+        Ok(self.value.ok_or("there is no value (a tombstone)")?)
     }
 
     /// Returns the value as text.
@@ -53,7 +82,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// The reason why there is no text: the value is missing or not UTF-8.
     pub fn text(&self) -> Result<&'a str, String> {
-        std::str::from_utf8(self.value.ok_or("there is no value (a tombstone)")?)
+        std::str::from_utf8(self.present_value()?)
             .map_err(|error| format!("not UTF-8 from byte {} on", error.valid_up_to()))
     }
 
@@ -72,7 +101,15 @@ impl<'a> Message<'a> {
     /// });
     /// ```
     pub fn headers(&self) -> Result<Vec<HeaderRef<'a>>, String> {
-        self.fetched.map_or(Ok(Vec::new()), headers_of)
+        match self.headers {
+            HeaderSource::Fetched(message) => headers_of(message),
+            HeaderSource::Copied(headers) => {
+                let headers = headers.iter();
+                Ok(headers
+                    .map(|(name, value)| (&**name, value.as_deref()))
+                    .collect())
+            }
+        }
     }
 
     /// Returns the value of the last header with this name; `None` if there is no such header or it
@@ -118,6 +155,20 @@ pub struct Record {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
+impl<'a> From<&'a Record> for Message<'a> {
+    fn from(record: &'a Record) -> Self {
+        Message {
+            topic: &record.topic,
+            key: record.key.as_deref(),
+            value: record.value.as_deref(),
+            partition: record.partition,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            headers: HeaderSource::Copied(&record.headers),
+        }
+    }
+}
+
 impl TryFrom<&Message<'_>> for Record {
     type Error = String;
 
@@ -154,7 +205,7 @@ mod tests {
             partition: 0,
             offset: 0,
             timestamp: Timestamp::MIN,
-            fetched: None,
+            headers: HeaderSource::Copied(&[]),
         };
         assert_eq!(message(Some(b"good")).text(), Ok("good"));
         assert_eq!(

@@ -5,7 +5,18 @@ use std::path::PathBuf;
 
 /// A password. Its [`Debug`] output hides it.
 #[derive(Clone, PartialEq, Eq)]
-struct Secret(String);
+pub(crate) struct Secret(String);
+
+#[cfg(any(feature = "avro", feature = "protobuf"))]
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,9 +8,10 @@ mod exactly_once;
 mod limits;
 mod requirements;
 mod transactions;
+pub(crate) mod values;
 mod write;
 
-use std::marker::PhantomData;
+use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
@@ -20,6 +21,7 @@ use ardea_core::{
 use crate::kafka::headers;
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
+use values::ValueEncoder;
 use write::WriteP;
 
 /// Creates a sink that writes each record to a topic; `encode` fills the message. An error of
@@ -42,7 +44,7 @@ where
         },
         parallelism: Parallelism::ONE,
         encode,
-        record: PhantomData,
+        values: None,
     }
 }
 
@@ -159,12 +161,21 @@ impl Outgoing {
 /// * A message has the event time of its record, if any, in milliseconds; times before 1970 become
 ///   the first millisecond of 1970.
 /// * At the end of the job the sink waits for all acknowledgements. A cancelled job does not wait.
-#[derive(Debug)]
 pub struct KafkaSink<T, F> {
     plan: KafkaSinkConfig,
     parallelism: Parallelism,
     encode: F,
-    record: PhantomData<fn(T)>,
+    /// The encoder of values with a schema, which follows `encode`.
+    values: Option<Arc<dyn ValueEncoder<T>>>,
+}
+
+impl<T, F> fmt::Debug for KafkaSink<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSink")
+            .field("plan", &self.plan)
+            .field("parallelism", &self.parallelism)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Configuration shared by the instances of a sink.
@@ -224,6 +235,48 @@ where
         self
     }
 
+    /// Encodes each record as the value of its message, in Avro with a schema registry. `encode`
+    /// sets the key, partition and headers. The sink writes nothing before the registry has
+    /// answered. A record that does not fit the schema is handled as set by
+    /// [`on_error`](Self::on_error).
+    ///
+    /// ```
+    /// use ardea_connectors::kafka::{AvroValues, SchemaRegistry, write};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Flight { carrier: String, delay: Option<i32> }
+    ///
+    /// let schema = r#"{"type": "record", "name": "Flight", "fields": [
+    ///     {"name": "carrier", "type": "string"},
+    ///     {"name": "delay", "type": ["null", "int"]}]}"#;
+    /// let registry = SchemaRegistry::at("http://localhost:8081");
+    /// let sink = write("localhost:9092", "flights", |flight: &Flight, out| {
+    ///     out.key(&flight.carrier);
+    ///     Ok(())
+    /// })
+    /// .avro(AvroValues::new(registry, schema))
+    /// .build();
+    /// ```
+    #[cfg(feature = "avro")]
+    pub fn avro(mut self, values: crate::kafka::AvroValues) -> Self
+    where
+        T: serde::Serialize,
+    {
+        self.values = Some(Arc::new(values));
+        self
+    }
+
+    /// Encodes each record as the value of its message, as Protocol Buffers with a schema registry;
+    /// as `avro` otherwise.
+    #[cfg(feature = "protobuf")]
+    pub fn protobuf(mut self, values: crate::kafka::ProtobufValues) -> Self
+    where
+        T: serde::Serialize,
+    {
+        self.values = Some(Arc::new(values));
+        self
+    }
+
     /// Encrypts the connections to brokers.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.plan.settings.set_tls(tls);
@@ -248,7 +301,7 @@ where
             plan,
             parallelism,
             encode,
-            ..
+            values,
         } = self;
         let name = format!("kafka {}", plan.settings.topic);
         let encode = Arc::new(encode);
@@ -260,6 +313,7 @@ where
             Ok(Box::new(WriteP::<T, F>::new(
                 plan.clone(),
                 Arc::clone(&encode),
+                values.clone(),
             )))
         };
         Sink::new(name, Arc::new(supply))

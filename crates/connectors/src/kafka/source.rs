@@ -1,5 +1,6 @@
 //! Kafka source.
 
+pub(crate) mod decoders;
 mod read;
 
 use std::marker::PhantomData;
@@ -12,17 +13,16 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::format::{BatchDecode, Decode};
 use crate::kafka::cpu_accounting::SourceCosts;
 use crate::kafka::message::{Message, Record};
 use crate::kafka::positions::{EmittedPositions, Start};
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 use crate::kafka::topics::Topics;
+use decoders::{Decoder, FormatDecoder, MessageDecoder};
 use read::ReadP;
-
-/// Function that converts a message to a record, or returns the reason why the message cannot be
-/// decoded.
-pub type Decoder<T> = fn(&Message<'_>) -> Result<T, String>;
+use read::message_form::{AsBatches, AsRows, MessageForm};
 
 /// Creates a source of undecoded messages of one topic, several topics, or all topics whose names
 /// match a [pattern](Topics::matching). `brokers` are addresses of one or more brokers of the
@@ -115,15 +115,65 @@ impl<T, F, B> KafkaSource<T, F, B> {
         U: Send + 'static,
         G: Fn(&Message<'_>) -> Result<U, String> + Send + Sync + 'static,
     {
-        let KafkaSource {
-            plan, parallelism, ..
-        } = self;
+        self.with_decoder(decode)
+    }
+
+    fn with_decoder<U, G>(self, decode: G) -> KafkaSource<U, G, B> {
         KafkaSource {
-            plan,
-            parallelism,
+            plan: self.plan,
+            parallelism: self.parallelism,
             decode,
             kind: PhantomData,
         }
+    }
+
+    /// Decodes the value of each message with a format, from the memory of the client. A message
+    /// without a value is a bad record.
+    ///
+    /// ```
+    /// use ardea_connectors::format::JsonLines;
+    /// use ardea_connectors::kafka::read;
+    /// use ardea_core::{Source, Unbounded};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Event<'a> { kind: &'a str, auction: Option<u64> }
+    ///
+    /// let bids = JsonLines.decode_with(|value| {
+    ///     let event: Event = value.read()?;
+    ///     Ok(event.auction.filter(|_| event.kind == "bid"))
+    /// });
+    /// let auctions: Source<u64, Unbounded> = read("localhost:9092", "events").format(bids).build();
+    /// ```
+    pub fn format<U, D>(self, format: D) -> KafkaSource<U, FormatDecoder<D>, B>
+    where
+        U: Send + 'static,
+        D: Decode<U>,
+    {
+        self.with_decoder(FormatDecoder(format))
+    }
+
+    /// Decodes the value of each message as Avro, with a schema registry.
+    #[cfg(feature = "avro")]
+    pub fn avro<U>(
+        self,
+        avro: impl Into<crate::kafka::Avro>,
+    ) -> KafkaSource<U, crate::kafka::Avro, B>
+    where
+        U: DeserializeOwned + Send + 'static,
+    {
+        self.with_decoder(avro.into())
+    }
+
+    /// Decodes the value of each message as Protocol Buffers, with a schema registry.
+    #[cfg(feature = "protobuf")]
+    pub fn protobuf<U>(
+        self,
+        protobuf: impl Into<crate::kafka::Protobuf>,
+    ) -> KafkaSource<U, crate::kafka::Protobuf, B>
+    where
+        U: DeserializeOwned + Send + 'static,
+    {
+        self.with_decoder(protobuf.into())
     }
 
     /// Decodes the value of each message as text.
@@ -134,8 +184,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
     /// Decodes the value of each message as JSON.
     pub fn json<U: DeserializeOwned + Send + 'static>(self) -> KafkaSource<U, Decoder<U>, B> {
         self.decode(|message| {
-            let value = message.value.ok_or("there is no value (a tombstone)")?;
-            serde_json::from_slice(value).map_err(|error| error.to_string())
+            serde_json::from_slice(message.present_value()?).map_err(|error| error.to_string())
         })
     }
 
@@ -262,7 +311,15 @@ impl<T, F, B> KafkaSource<T, F, B> {
     pub fn build(self) -> Source<T, B>
     where
         T: Send + 'static,
-        F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
+        F: MessageDecoder<T>,
+    {
+        self.build_as::<AsRows<T, F::Instance>, T>(|decoder| decoder.instance())
+    }
+
+    fn build_as<M, R>(self, instance: fn(&Arc<F>) -> M::Decoder) -> Source<R, B>
+    where
+        F: Send + Sync + 'static,
+        M: MessageForm,
     {
         let KafkaSource {
             plan,
@@ -273,7 +330,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
         let name = format!("kafka {}", plan.topics);
         let decode = Arc::new(decode);
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(ReadP::new(plan.clone(), Arc::clone(&decode))))
+            Ok(Box::new(ReadP::<M>::new(plan.clone(), instance(&decode))))
         };
         Source::new(name, Arc::new(supply))
             .parallelism(parallelism)
@@ -281,10 +338,18 @@ impl<T, F, B> KafkaSource<T, F, B> {
     }
 }
 
+impl<D: BatchDecode, B> KafkaSource<(), FormatDecoder<D>, B> {
+    /// Builds a source of the batches of the format. `R` is the type of a record in the pipeline.
+    /// Each record has the time of its message.
+    pub fn build_batches<R>(self) -> Source<R, B> {
+        self.build_as::<AsBatches<D>, R>(|decoder| FormatDecoder(decoder.0.clone()))
+    }
+}
+
 impl<T, F, B> From<KafkaSource<T, F, B>> for Source<T, B>
 where
     T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
+    F: MessageDecoder<T>,
 {
     fn from(source: KafkaSource<T, F, B>) -> Self {
         source.build()

@@ -9,6 +9,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 
 use crate::files::checked::Checked;
+use crate::files::location::SourceFile;
 use crate::files::open::open_at_once;
 use crate::record_reader::READ_SIZE;
 use crate::stream_position::{StreamPosition, TrailingBytes};
@@ -74,7 +75,7 @@ impl Followed {
         let metadata = file.metadata()?;
         Ok(metadata.is_file().then(|| Followed {
             identity: Identity::of(&metadata),
-            checked: Checked::growing(file),
+            checked: Checked::growing(SourceFile::Local(file)),
         }))
     }
 
@@ -90,7 +91,7 @@ impl Followed {
 
     /// Moves to the end of the last complete line.
     pub fn skip_lines(&mut self) -> io::Result<()> {
-        let length = self.checked.file().metadata()?.len();
+        let length = self.checked.local()?.metadata()?.len();
         self.skip_lines_of(length)
     }
 
@@ -109,7 +110,7 @@ impl Followed {
     /// Returns false if the bytes before `place` have changed.
     pub fn goes_on_at(&mut self, began: u64, place: &StreamPosition) -> io::Result<bool> {
         let offset = began.saturating_add(place.offset);
-        let file = self.checked.file();
+        let file = self.checked.local()?;
         if file.metadata()?.len() < offset {
             return Ok(false);
         }
@@ -126,14 +127,14 @@ impl Followed {
 
     /// Returns the file rewound to its beginning.
     pub fn rewound(&self) -> io::Result<&File> {
-        let mut file = self.checked.file();
+        let mut file = self.checked.local()?;
         file.rewind()?;
         Ok(file)
     }
 
     /// Returns true if the length of the file differs from the position.
     pub fn has_changed(&self) -> io::Result<bool> {
-        Ok(self.checked.file().metadata()?.len() != self.position())
+        Ok(self.checked.local()?.metadata()?.len() != self.position())
     }
 
     /// Moves to the beginning, where reading starts over.
@@ -150,7 +151,7 @@ impl Followed {
             let from = before.saturating_sub(READ_SIZE as u64);
             // At most the size of a block.
             let block = &mut block[..(before - from) as usize];
-            self.checked.file().read_exact_at(block, from)?;
+            self.checked.local()?.read_exact_at(block, from)?;
             if let Some(newline) = memchr::memrchr(b'\n', block) {
                 return Ok(from + newline as u64 + 1);
             }

@@ -1,7 +1,6 @@
 //! Reading of an instance's blocks of a file, as a stream of whole lines.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,15 +10,18 @@ use ardea_core::OriginLine;
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::FileBlocks;
+use super::packed_blocks::{self, BlockLine};
+use crate::decompressed::MemberIndex;
 use crate::files::checked::Checked;
+use crate::files::location::{SourceFile, is_bucket};
 use crate::files::open::open_at_once;
 
 /// The number of bytes read after the end of a block to complete its last line.
-const TAIL: usize = 4 << 10;
+pub(in crate::files) const TAIL: usize = 4 << 10;
 
 /// The number of bytes without a line's beginning after which a read returns, so that the job can
 /// be cancelled.
-const MAX_SCAN: u64 = 4 << 20;
+pub(super) const MAX_SCAN: u64 = 4 << 20;
 
 /// The size of a read while lines are counted.
 const COUNT_SIZE: usize = 64 << 10;
@@ -37,17 +39,9 @@ pub(in crate::files) struct BlockReader {
 }
 
 impl BlockReader {
-    pub fn new(file: File, path: &Path, mut blocks: FileBlocks) -> io::Result<Self> {
+    pub fn new(file: SourceFile, path: &Path, mut blocks: FileBlocks) -> io::Result<Self> {
         blocks.skip_finished();
-        let positions = BlockPositions {
-            path: path.to_path_buf(),
-            start: blocks.start(),
-            state: Mutex::new(Positions {
-                segments: VecDeque::new(),
-                unread: blocks.clone(),
-                counted: (0, 1),
-            }),
-        };
+        let positions = BlockPositions::new(path, &blocks, None);
         Ok(BlockReader {
             checked: Checked::new(file, 0)?.at_least(blocks.end),
             offset: positions.start,
@@ -79,6 +73,7 @@ impl BlockReader {
                 self.checked.jump(from);
                 self.positions.begin(index, self.offset, from, &self.blocks);
                 self.current = Some((index, block_end));
+                self.announce_next(index);
                 return Ok(true);
             }
             self.end_block(index);
@@ -109,6 +104,19 @@ impl BlockReader {
             size = usize::MAX;
         }
         Ok(None)
+    }
+
+    /// Announces the block after the present one, of the stride `current`.
+    fn announce_next(&self, current: usize) {
+        let block_bytes = self.blocks.block_bytes;
+        let strides = self.blocks.strides.iter().enumerate();
+        let starts = strides.map(|(index, stride)| match index == current {
+            true => stride.next(block_bytes).from,
+            false => stride.from,
+        });
+        if let Some(start) = starts.filter(|start| *start < self.blocks.end).min() {
+            self.checked.file().will_read(start.saturating_sub(1));
+        }
     }
 
     fn end_block(&mut self, stride: usize) {
@@ -162,6 +170,8 @@ pub(crate) struct BlockPositions {
     path: PathBuf,
     /// The offset with which the stream begins.
     start: u64,
+    /// The members of a compressed file.
+    members: Option<Arc<MemberIndex>>,
     state: Mutex<Positions>,
 }
 
@@ -173,6 +183,17 @@ struct Positions {
     unread: FileBlocks,
     /// An offset in the file, and the number of the line that contains it.
     counted: (u64, u64),
+    /// The line counted last in a compressed file.
+    counted_block: BlockLine,
+}
+
+/// The place of a line.
+#[derive(Clone, Copy, Debug)]
+struct LinePosition {
+    block: u64,
+    block_start: u64,
+    /// The offset in the file; in a compressed file, in the content of the block.
+    offset: u64,
 }
 
 /// A block in the stream.
@@ -180,7 +201,7 @@ struct Positions {
 struct StreamBlock {
     /// The offset of its first line in the stream.
     at: u64,
-    /// The offset of this line in the file.
+    /// The offset of this line in the file; in a compressed file, in the content of the block.
     from: u64,
     /// The index of its stride.
     stride: usize,
@@ -188,6 +209,25 @@ struct StreamBlock {
 }
 
 impl BlockPositions {
+    fn new(path: &Path, blocks: &FileBlocks, members: Option<Arc<MemberIndex>>) -> Self {
+        BlockPositions {
+            path: path.to_path_buf(),
+            start: blocks.start(),
+            members,
+            state: Mutex::new(Positions {
+                segments: VecDeque::new(),
+                unread: blocks.clone(),
+                counted: (0, 1),
+                counted_block: BlockLine { block: 0, line: 1 },
+            }),
+        }
+    }
+
+    /// Creates the positions in a compressed file.
+    pub fn packed(path: &Path, blocks: &FileBlocks, members: Arc<MemberIndex>) -> Self {
+        BlockPositions::new(path, blocks, Some(members))
+    }
+
     /// Returns the offset with which the stream begins.
     pub fn start(&self) -> u64 {
         self.start
@@ -198,7 +238,7 @@ impl BlockPositions {
     }
 
     /// Adds a block that begins at the end of the stream.
-    fn begin(&self, stride: usize, at: u64, from: u64, blocks: &FileBlocks) {
+    pub fn begin(&self, stride: usize, at: u64, from: u64, blocks: &FileBlocks) {
         let block = blocks.strides[stride].block;
         self.lock().segments.push_back(StreamBlock {
             at,
@@ -229,43 +269,82 @@ impl BlockPositions {
         finished.for_each(|segment| unread.finish(segment));
         if let Some(segment) = state.segments.get(passed) {
             let read = offset.saturating_sub(segment.at);
+            let block_start = segment.block.saturating_mul(unread.block_bytes);
+            let is_packed = unread.is_packed;
             let stride = &mut unread.strides[segment.stride];
             stride.block = segment.block;
-            stride.from = segment.from + read;
+            (stride.from, stride.inner) = match is_packed {
+                true => (block_start, segment.from + read),
+                false => (segment.from + read, 0),
+            };
             let kept = before.len().min(usize_of(read));
             stride.before = before[before.len() - kept..].to_vec();
         }
         unread
     }
 
-    /// Returns the offset in the file of an offset in the stream.
+    /// Returns the offset in the file of an offset in the stream. In a compressed file it is the
+    /// start of the block.
     pub fn file_offset(&self, offset: u64) -> u64 {
+        let place = self.line_position(offset);
+        match &self.members {
+            Some(members) => members.first_from(place.block_start),
+            None => place.offset,
+        }
+    }
+
+    /// Returns the place of a line at an offset of the stream.
+    fn line_position(&self, offset: u64) -> LinePosition {
         let state = self.lock();
         let begun = state.segments.partition_point(|it| it.at <= offset);
         match state.segments.get(begun.saturating_sub(1)) {
-            Some(segment) => segment.from + offset.saturating_sub(segment.at),
-            None => offset,
+            Some(segment) => LinePosition {
+                block: segment.block,
+                block_start: segment.block.saturating_mul(state.unread.block_bytes),
+                offset: segment.from + offset.saturating_sub(segment.at),
+            },
+            None => LinePosition {
+                block: 0,
+                block_start: 0,
+                offset,
+            },
         }
     }
 
     /// Returns the number of the line at an offset of the stream, to be counted on request.
     pub fn origin_line(self: &Arc<Self>, offset: u64) -> OriginLine {
-        let (blocks, offset) = (Arc::clone(self), self.file_offset(offset));
-        OriginLine::Deferred(Arc::new(move || blocks.count_lines(offset).ok()))
+        let (blocks, place) = (Arc::clone(self), self.line_position(offset));
+        OriginLine::Deferred(Arc::new(move || blocks.count_lines(place).ok()))
     }
 
     /// Returns the location of the line at an offset of the stream: its number, or its offset if
     /// the lines before it cannot be counted.
     pub fn location(&self, origin: &str, offset: u64) -> String {
-        match self.count_lines(self.file_offset(offset)) {
+        match self.count_lines(self.line_position(offset)) {
             Ok(line) => format!("{origin}:{line}"),
             Err(_) => format!("{origin} at byte {}", self.file_offset(offset)),
         }
     }
 
-    /// Returns the number of the line at an offset of the file, from one. Counts the lines from the
-    /// last line that was requested.
-    fn count_lines(&self, offset: u64) -> io::Result<u64> {
+    /// Returns the number of the line at a place, from one. Counts the lines from the last line that
+    /// was requested; in a compressed file, from the beginning of its block.
+    fn count_lines(&self, place: LinePosition) -> io::Result<u64> {
+        let offset = place.offset;
+        if let Some(members) = &self.members {
+            let (mut known, block_bytes) = {
+                let state = self.lock();
+                (state.counted_block, state.unread.block_bytes)
+            };
+            let place = (place.block, offset);
+            let line =
+                packed_blocks::count_lines(&self.path, members, block_bytes, place, &mut known)?;
+            self.lock().counted_block = known;
+            return Ok(line);
+        }
+        if is_bucket(&self.path) {
+            // All objects would be read twice.
+            return Err(ErrorKind::Unsupported.into());
+        }
         let (mut at, mut line) = self.lock().counted;
         if offset < at {
             (at, line) = (0, 1);

@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::{Driven, error_contains, signals, stateful_context};
 
 /// Returns a source of the file, with blocks of this size, for each instance of an attempt.
-fn attempt<T: Send + 'static, D: Decode<T>>(
+pub(super) fn attempt<T: Send + 'static, D: Decode<T>>(
     source: impl Fn() -> FileSource<T, D>,
     parallelism: u32,
     snapshots: &[StateChunk],
@@ -25,7 +25,7 @@ fn attempt<T: Send + 'static, D: Decode<T>>(
 }
 
 /// Returns the records of all instances, and the dead letters.
-fn read_all<T: Send + 'static, D: Decode<T>>(
+pub(super) fn read_all<T: Send + 'static, D: Decode<T>>(
     source: impl Fn() -> FileSource<T, D>,
     parallelism: u32,
 ) -> (Vec<T>, Vec<(String, String)>) {
@@ -39,7 +39,7 @@ fn read_all<T: Send + 'static, D: Decode<T>>(
 }
 
 /// Returns a text of lines with these lengths. Each line begins with its number.
-fn text(lengths: &[usize], newline: &str, is_ended: bool) -> String {
+pub(super) fn text(lengths: &[usize], newline: &str, is_ended: bool) -> String {
     let lines = lengths.iter().enumerate();
     let lines = lines.map(|(number, length)| format!("{number:03}{}", "x".repeat(*length)));
     let mut text = lines.collect::<Vec<_>>().join(newline);
@@ -288,7 +288,6 @@ fn the_number_of_instances_follows_from_what_can_be_shared() {
     for single in [
         of(lines("in").in_order()),
         of(lines("in.gz")),
-        of(lines("folder").suffix(".zst")),
         csv::<super::tests::Flight>("in.csv").instances(),
     ] {
         assert_eq!(single, Parallelism::ONE);

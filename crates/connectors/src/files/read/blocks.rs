@@ -19,6 +19,10 @@ pub(crate) struct FileBlocks {
     pub block_bytes: u64,
     /// The length of the file when it was divided. Lines that begin after it are not read.
     pub end: u64,
+    /// True if the file is compressed. Blocks then contain members, and `from` is the start of the
+    /// block.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_packed: bool,
     /// The instance reads the lowest block of all strides first, so that the order of the file is
     /// nearly kept.
     pub strides: Vec<BlockStride>,
@@ -34,9 +38,16 @@ pub(crate) struct BlockStride {
     /// The offset of the next line: at or after the end of the block if the block is finished. The
     /// start of the block means its first line, which may begin later.
     pub from: u64,
+    /// In a compressed file, the number of bytes before that line in the content of the block.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inner: u64,
     /// The last bytes before that line, if this block was begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<u8>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl BlockStride {
@@ -45,6 +56,7 @@ impl BlockStride {
             block,
             step,
             from: block.saturating_mul(block_bytes),
+            inner: 0,
             before: Vec::new(),
         }
     }
@@ -75,6 +87,12 @@ impl FileBlocks {
         FileBlocks::rest_of(whole, instance.parallelism, block_bytes, end)?.deal(instance)
     }
 
+    /// Returns the blocks of a compressed file.
+    pub fn packed(mut self) -> Self {
+        self.is_packed = true;
+        self
+    }
+
     /// Returns the rest of a file that one instance has read up to a position; `None` if the rest
     /// is too small to be shared by `instances`.
     pub fn after(
@@ -88,17 +106,24 @@ impl FileBlocks {
             block: offset / block_bytes,
             step: 1,
             from: offset,
+            inner: 0,
             before,
         };
         FileBlocks::rest_of(rest, instances, block_bytes, end)
     }
 
+    /// Returns the minimum length of a file that `instances` share.
+    pub fn least_shared(instances: u32, block_bytes: u64) -> u64 {
+        block_bytes.saturating_mul(MIN_BLOCKS * u64::from(instances))
+    }
+
     fn rest_of(rest: BlockStride, instances: u32, block_bytes: u64, end: u64) -> Option<Self> {
-        let least = MIN_BLOCKS * u64::from(instances) * block_bytes;
+        let least = FileBlocks::least_shared(instances, block_bytes);
         let is_shared = instances > 1 && end.saturating_sub(rest.from) >= least;
         is_shared.then(|| FileBlocks {
             block_bytes,
             end,
+            is_packed: false,
             strides: vec![rest],
         })
     }
@@ -154,9 +179,11 @@ impl FileBlocks {
         Some(lowest.0)
     }
 
-    /// Returns the offset of the next line.
+    /// Returns the offset of the next line. In a compressed file it only tells different positions
+    /// apart.
     pub fn start(&self) -> u64 {
-        self.lowest().map_or(self.end, |at| self.strides[at].from)
+        let lowest = self.lowest().and_then(|at| self.strides.get(at));
+        lowest.map_or(self.end, |stride| stride.from.saturating_add(stride.inner))
     }
 }
 
@@ -197,7 +224,7 @@ mod tests {
             attempts in prop::collection::vec((1u32..6, prop::collection::vec(0usize..30, 6)), 1..5),
         ) {
             let end = count * BYTES;
-            let whole = FileBlocks { block_bytes: BYTES, end, strides: vec![BlockStride::new(0, 1, BYTES)] };
+            let whole = FileBlocks { block_bytes: BYTES, end, is_packed: false, strides: vec![BlockStride::new(0, 1, BYTES)] };
             let (mut left, mut all) = (vec![whole], Vec::new());
             for (parallelism, quotas) in attempts {
                 let mut merged = left.pop();

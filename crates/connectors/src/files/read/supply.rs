@@ -12,6 +12,7 @@ use ardea_core::{
 use super::splits::{FilePosition, FileSplits, ToRead};
 use crate::files::fingerprint::FileIdentity;
 use crate::files::list::Listing;
+use crate::files::location::FileStore;
 use crate::files::open::Input;
 
 /// The next action of a reader between two files.
@@ -28,6 +29,11 @@ pub(in crate::files) enum Next {
 pub(in crate::files) trait Supply: Send + 'static {
     /// Called by [`Processor::init`](ardea_core::Processor::init).
     fn init(&mut self, context: &InstanceContext);
+
+    /// Returns the storage of the files.
+    fn store(&self) -> FileStore {
+        FileStore::Local
+    }
 
     /// Determines the files to read on the first call.
     fn start(&mut self) -> Result<()>;
@@ -90,6 +96,10 @@ impl InitialListing {
 impl Supply for InitialListing {
     fn init(&mut self, context: &InstanceContext) {
         self.share = FileSplits::new(context.instance);
+    }
+
+    fn store(&self) -> FileStore {
+        self.listing.store().clone()
     }
 
     /// Takes the listing, unless the state was restored.

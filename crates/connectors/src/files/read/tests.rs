@@ -174,7 +174,8 @@ fn draining_ends_it_in_the_middle_with_what_was_read() {
 fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
     for (count, is_all) in [(2, true), (200_000, false)] {
         let (_dir, path) = file("in", numbers(count).trim_end());
-        let listing = Arc::new(Listing::new(path.clone(), None));
+        let location = Location::of(&path).unwrap();
+        let listing = Arc::new(Listing::new(location, None));
         let mut reader = ReadP::<AsRows<String, Lines>, _>::new(
             InitialListing::new(listing, Ok(vec![(path, None)])),
             &Reading::new(Lines),

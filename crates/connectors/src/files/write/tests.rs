@@ -166,7 +166,8 @@ fn the_contract_is_kept_in_every_schedule() {
         .plan;
     let make = move || {
         let writing = Writing::new(Lines);
-        WriteFilesP::<RecordWriter<u32, _>>::new(plan.clone(), Instance::ONLY, &writing)
+        let output = LocalOutput::new(plan.clone(), Instance::ONLY, None);
+        WriteFilesP::<RecordWriter<u32, _>, _>::new(plan.clone(), output, &writing)
     };
     ProcessorTest::new(make)
         .input::<u32>((0..10).collect::<Vec<_>>())
@@ -217,11 +218,10 @@ fn a_link_that_leads_to_nothing_yet_stays_a_link() {
 fn of_another_process(path: &Path) -> Fed<String> {
     let plan = write_lines::<String>(path).rotate_bytes(8).plan;
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-        let processor = WriteFilesP::<RecordWriter<String, _>>::new(
-            plan.clone(),
-            instance,
-            &Writing::new(Lines),
-        );
+        let output = LocalOutput::new(plan.clone(), instance, None);
+        let writing = Writing::new(Lines);
+        let processor =
+            WriteFilesP::<RecordWriter<String, _>, _>::new(plan.clone(), output, &writing);
         Ok(Box::new(processor))
     };
     Fed::start(Sink::new("write", Arc::new(supply)))

@@ -1,6 +1,5 @@
 //! Processor of the Kafka sink.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use super::batch::BufferedMessage;
 use super::deliveries::{DeliveryTracker, Failure};
 use super::exactly_once::ExactlyOnceBuffer;
 use super::requirements::Requirements;
+use super::values::{EncodeValue, ValueEncoder};
 use super::{KafkaSinkConfig, Outgoing, TOO_LARGE, kafka_time};
 use crate::kafka::headers;
 
@@ -44,7 +44,9 @@ pub(crate) struct WriteP<T, F> {
     once: Option<ExactlyOnceBuffer>,
     requirements: Option<Requirements>,
     out: Outgoing,
-    record: PhantomData<fn(T)>,
+    /// The encoder of values with a schema, and that of this instance once it is initialized.
+    values: Option<Arc<dyn ValueEncoder<T>>>,
+    own_values: Option<Box<dyn EncodeValue<T>>>,
 }
 
 /// Result of handing over a record.
@@ -61,7 +63,11 @@ where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    pub fn new(plan: KafkaSinkConfig, encode: Arc<F>) -> Self {
+    pub fn new(
+        plan: KafkaSinkConfig,
+        encode: Arc<F>,
+        values: Option<Arc<dyn ValueEncoder<T>>>,
+    ) -> Self {
         WriteP {
             bad: BadRecords::new(plan.on_error),
             plan,
@@ -70,16 +76,20 @@ where
             once: None,
             requirements: None,
             out: Outgoing::default(),
-            record: PhantomData,
+            values,
+            own_values: None,
         }
     }
 
-    /// Returns true once brokers are known to support the guarantee. The sink writes nothing
-    /// before.
-    fn may_write(&self) -> Result<bool> {
-        self.requirements
-            .as_ref()
-            .map_or(Ok(false), Requirements::are_met)
+    /// Returns true once brokers are known to support the guarantee, and the schema of values is
+    /// known. The sink writes nothing before.
+    fn may_write(&mut self) -> Result<bool> {
+        let requirements = self.requirements.as_ref();
+        if !requirements.map_or(Ok(false), Requirements::are_met)? {
+            return Ok(false);
+        }
+        let values = self.own_values.as_mut();
+        values.map_or(Ok(true), |values| values.is_ready())
     }
 
     /// Processes delivery results for at most `wait`; returns the number of messages in flight.
@@ -100,7 +110,15 @@ where
 
     fn send(&mut self, record: &T, time: Timestamp, position: u64) -> Result<SendResult> {
         self.out.clear();
-        if let Err(reason) = (self.encode)(record, &mut self.out) {
+        let mut encoded = (self.encode)(record, &mut self.out);
+        if let Some(values) = &mut self.own_values {
+            encoded = encoded.and_then(|()| {
+                let value = self.out.value_mut();
+                value.clear();
+                values.encode(record, value)
+            });
+        }
+        if let Err(reason) = encoded {
             return Ok(SendResult::Bad(reason));
         }
         if let Some(once) = &mut self.once {
@@ -182,6 +200,9 @@ where
         } else {
             self.producer = Some(self.plan.settings.client(&context.job, DEFAULTS, FIXED)?);
         }
+        if let Some(values) = &self.values {
+            self.own_values = Some(values.instance(&self.plan.settings.topic, context)?);
+        }
         let requirements = Requirements::ask(&self.plan.settings, context, self.once.is_some())?;
         self.requirements = Some(requirements);
         Ok(())
@@ -229,6 +250,7 @@ where
 
     fn close(&mut self) {
         self.requirements = None;
+        self.own_values = None;
         self.producer = None;
         self.once = None;
     }

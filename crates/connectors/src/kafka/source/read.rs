@@ -4,21 +4,23 @@ mod checkpointed_offsets;
 mod discovery_results;
 mod group_offsets;
 mod intake;
+pub(super) mod message_form;
+mod pending_messages;
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal,
-    Outbox, Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest,
-    SnapshotWriter, SourceControl, thread_cpu_time,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Marker, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, SourceControl,
+    Timestamp, thread_cpu_time,
 };
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
 
 use super::KafkaSourceConfig;
+use super::decoders::DecodeMessage;
 use crate::kafka::discovery::{Discovery, DiscoveryConfig};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Replaced;
@@ -30,12 +32,14 @@ use crate::kafka::topics::Selection;
 use checkpointed_offsets::CheckpointedOffsets;
 use group_offsets::GroupOffsets;
 use intake::{Intake, Taken};
+use message_form::{MessageForm, MessageOutput};
+use pending_messages::PendingMessages;
 
 /// Processor that reads the partitions of one instance. It first takes a chunk of messages and then
 /// decodes them, so that both steps can be measured.
-pub(crate) struct ReadP<T, F> {
+pub(crate) struct ReadP<M: MessageForm> {
     plan: KafkaSourceConfig,
-    decode: Arc<F>,
+    decoder: M::Decoder,
     bad: BadRecords,
     partitions: Partitions,
     source: Option<Opened>,
@@ -47,7 +51,9 @@ pub(crate) struct ReadP<T, F> {
     /// Read positions stored in the checkpoint.
     kept: CheckpointedOffsets,
     group: GroupOffsets,
-    record: PhantomData<fn() -> T>,
+    held: PendingMessages,
+    /// The event times of the records of a batch.
+    times: Vec<Timestamp>,
 }
 
 /// A source with an open consumer.
@@ -75,24 +81,21 @@ const FIXED: &[(&str, &str)] = &[
     ("auto.offset.reset", "error"),
 ];
 
-impl<T, F> ReadP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
-{
-    pub fn new(plan: KafkaSourceConfig, decode: Arc<F>) -> Self {
+impl<M: MessageForm> ReadP<M> {
+    pub fn new(plan: KafkaSourceConfig, decoder: M::Decoder) -> Self {
         ReadP {
             bad: BadRecords::new(plan.on_error),
             partitions: Partitions::new(plan.time),
             plan,
-            decode,
+            decoder,
             source: None,
             reading: None,
             failed: Vec::new(),
             replaced: BTreeMap::new(),
             kept: CheckpointedOffsets::default(),
             group: GroupOffsets::default(),
-            record: PhantomData,
+            held: PendingMessages::default(),
+            times: Vec::new(),
         }
     }
 
@@ -122,10 +125,11 @@ where
         Ok(())
     }
 
+    /// Decodes the messages, up to the first one that has to wait. Holds the others.
     fn decode(
         &mut self,
         messages: &[(usize, BorrowedMessage<'_>)],
-        lane: &mut Lane<'_, T>,
+        output: &mut M::Output<'_>,
     ) -> Result<()> {
         let mut guard = RecordGuard::new();
         let mut runs = messages.iter().peekable();
@@ -138,29 +142,95 @@ where
                 .unwrap_or_else(|| (*index, Arc::clone(&self.partitions.at(*index).0.topic)));
             let topic = &of_run.1;
             let (message, is_timed) = Message::of(topic, fetched);
-            if self
-                .partitions
-                .message(*index, message.offset, message.timestamp)
+            if !self.held.is_empty() || !self.decoder.is_ready(&message)? {
+                self.held.add(*index, topic, fetched);
+            } else if self.emit(*index, &message, is_timed, output)?
+                && runs.peek().is_none_or(|(next, _)| next != index)
             {
-                let record = is_timed
-                    .and_then(|()| self.check_time(&message))
-                    .and_then(|()| (self.decode)(&message));
-                match record {
-                    Ok(record) => lane.push(record, message.timestamp),
-                    Err(reason) => self.bad.report(
-                        || format!("{topic}[{}]@{}", message.partition, message.offset),
-                        || message.value.unwrap_or_default().to_vec(),
-                        reason,
-                    )?,
-                }
-                if runs.peek().is_none_or(|(next, _)| next != index) {
-                    self.partitions.last_was(*index, Fingerprint::of(fetched));
-                }
+                self.partitions.last_was(*index, Fingerprint::of(fetched));
             }
             run = Some(of_run);
             guard.advance();
         }
         Ok(())
+    }
+
+    /// Decodes a message into the output; returns false if it is outside the range to read.
+    #[inline]
+    fn emit(
+        &mut self,
+        index: usize,
+        message: &Message<'_>,
+        is_timed: std::result::Result<(), String>,
+        output: &mut M::Output<'_>,
+    ) -> Result<bool> {
+        if !self
+            .partitions
+            .message(index, message.offset, message.timestamp)
+        {
+            return Ok(false);
+        }
+        let record = is_timed
+            .and_then(|()| self.check_time(message))
+            .and_then(|()| self.decoder.decode(message));
+        match record {
+            Ok(Some(record)) => output.push(record, message.timestamp),
+            Ok(None) => {}
+            Err(reason) => self.bad.report(
+                || {
+                    format!(
+                        "{}[{}]@{}",
+                        message.topic, message.partition, message.offset
+                    )
+                },
+                || message.value.unwrap_or_default().to_vec(),
+                reason,
+            )?,
+        }
+        Ok(true)
+    }
+
+    /// Decodes the messages held by an earlier call. Returns the number of messages.
+    fn read_held(&mut self, outbox: &mut Outbox) -> Result<usize> {
+        let mut times = std::mem::take(&mut self.times);
+        let mut output = M::begin(outbox, &self.decoder, &mut times)?;
+        let mut count = 0;
+        while output.room() > 0
+            && let Some(held) = self.held.messages.front()
+        {
+            if let Ok(record) = &held.record
+                && !self.decoder.is_ready(&Message::from(record))?
+            {
+                break;
+            }
+            let Some(held) = self.held.messages.pop_front() else {
+                break;
+            };
+            let (index, last) = (held.index, held.fingerprint);
+            let is_read = match &held.record {
+                Ok(record) => self.emit(index, &record.into(), Ok(()), &mut output)?,
+                Err(reason) => {
+                    let id = self.partitions.at(index).0.clone();
+                    let unread = Message::unreadable(&id, held.offset, &held.raw);
+                    self.emit(index, &unread, Err(reason.clone()), &mut output)?
+                }
+            };
+            if is_read {
+                self.partitions.last_was(index, last);
+            }
+            count += 1;
+        }
+        drop(output);
+        M::finish(outbox, &mut self.decoder, &mut times)?;
+        self.times = times;
+        if count > 0 {
+            self.plan.bookmark.note(self.partitions.positions());
+        }
+        if self.held.is_empty() {
+            let ended = std::mem::take(&mut self.held.ended);
+            ended.into_iter().for_each(|index| self.has_ended(index));
+        }
+        Ok(count)
     }
 
     fn check_time(&self, message: &Message<'_>) -> std::result::Result<(), String> {
@@ -184,19 +254,23 @@ where
 
     /// Reads a chunk. Returns the number of messages.
     fn read(&mut self, intake: &mut Intake, outbox: &mut Outbox) -> Result<usize> {
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        let mut times = std::mem::take(&mut self.times);
+        let mut output = M::begin(outbox, &self.decoder, &mut times)?;
         let is_measured = self.plan.costs.is_some();
         let spent = || is_measured.then(thread_cpu_time).unwrap_or_default();
         let consumer = Arc::clone(&intake.consumer);
         let before = spent();
-        let taken = intake.take(lane.room());
+        let taken = intake.take(output.room());
         let Taken {
             messages,
             ended,
             failed,
         } = taken.map_err(|error| self.cannot_read(error))?;
         let fetched = spent();
-        self.decode(&messages, &mut lane)?;
+        self.decode(&messages, &mut output)?;
+        drop(output);
+        M::finish(outbox, &mut self.decoder, &mut times)?;
+        self.times = times;
         let decoded = spent();
         let count = messages.len();
         if count > 0 || !ended.is_empty() {
@@ -206,7 +280,11 @@ where
             self.plan.bookmark.note(self.partitions.positions());
         }
         drop(messages);
-        ended.into_iter().for_each(|index| self.has_ended(index));
+        if self.held.is_empty() {
+            ended.into_iter().for_each(|index| self.has_ended(index));
+        } else {
+            self.held.ended = ended;
+        }
         self.failed.extend(failed);
         if let Some(costs) = &self.plan.costs {
             let fetch = fetched.saturating_sub(before) + spent().saturating_sub(decoded);
@@ -249,13 +327,10 @@ where
     }
 }
 
-impl<T, F> Processor for ReadP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
-{
+impl<M: MessageForm> Processor for ReadP<M> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
+        self.decoder.attach(context)?;
         let selection = self.plan.topics.selection()?;
         if matches!(self.plan.start, Start::Positions(_)) && self.plan.topics.only().is_none() {
             let what = "a source of several topics needs start positions by topic";
@@ -291,7 +366,7 @@ where
         if self.bad.context().signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
-        if !outbox.has_room(Ordinal::FIRST) {
+        if !M::accepts(outbox) {
             return Ok(Progress::NONE);
         }
         self.begin()?;
@@ -302,6 +377,13 @@ where
         let is_complete = reading.is_complete;
         if self.plan.is_bounded && is_complete && self.partitions.are_done() {
             return Ok(Progress::done_if(self.commit_last_offsets()));
+        }
+        if !self.held.is_empty() {
+            let count = self.read_held(outbox)?;
+            return Ok(Progress {
+                made: news || count > 0,
+                done: false,
+            });
         }
         let Some(mut intake) = reading.intake.take() else {
             return Ok(Progress::NONE);
@@ -314,7 +396,7 @@ where
             self.has_failed(index, code, reason)?;
         }
         self.notice_replaced()?;
-        if is_complete {
+        if is_complete && self.held.is_empty() {
             self.emit_time(outbox);
         }
         self.commit_group_offsets();
@@ -339,11 +421,7 @@ where
     }
 }
 
-impl<T, F> Checkpointed for ReadP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
-{
+impl<M: MessageForm> Checkpointed for ReadP<M> {
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
         let moves = matches!(self.plan.start, Start::Latest);
         if let Some(opened) = &self.source {
@@ -376,11 +454,7 @@ where
     }
 }
 
-impl<T, F> SourceControl for ReadP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
-{
+impl<M: MessageForm> SourceControl for ReadP<M> {
     fn is_at_end(&self) -> bool {
         self.plan.is_bounded
             && self.partitions.are_done()

@@ -3,18 +3,14 @@
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
-use super::{Error, ErrorCode, Message, ReadP, Result};
+use super::{Error, ErrorCode, MessageForm, ReadP, Result};
 use crate::kafka::discovery::{
     Damaged, DiscoveredPartition, DiscoveryResult, Reached, Request, is_damage,
 };
 use crate::kafka::lost::LossReason;
 use crate::kafka::topics::PartitionId;
 
-impl<T, F> ReadP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
-{
+impl<M: MessageForm> ReadP<M> {
     /// Starts reading discovered partitions. Returns true if there were results.
     pub(super) fn apply_results(&mut self) -> Result<bool> {
         let Some(reading) = &mut self.reading else {

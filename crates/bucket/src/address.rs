@@ -46,9 +46,11 @@ impl fmt::Debug for Credentials {
 }
 
 /// A prefix in a bucket, with the parts of its address.
-#[derive(Debug)]
-pub(crate) struct BucketPrefix {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BucketPrefix {
+    /// The name of the bucket.
     pub bucket: String,
+    /// The prefix, without a slash at its ends.
     pub prefix: Path,
     endpoint: Option<String>,
     region: Option<String>,
@@ -88,6 +90,30 @@ impl BucketPrefix {
             endpoint,
             region,
         })
+    }
+
+    /// Returns the address without endpoint and region.
+    pub fn place(&self) -> String {
+        match self.prefix.as_ref() {
+            "" => format!("{SCHEME}{}", self.bucket),
+            prefix => format!("{SCHEME}{}/{prefix}", self.bucket),
+        }
+    }
+
+    /// Returns the parameters of the address, endpoint and region, with a question mark before
+    /// them. The text is empty without parameters.
+    pub fn parameters(&self) -> String {
+        let values = [("endpoint", &self.endpoint), ("region", &self.region)];
+        let mut text = String::new();
+        for (name, value) in values {
+            if let Some(value) = value {
+                let separator = if text.is_empty() { '?' } else { '&' };
+                let encoded: String =
+                    url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
+                text.push_str(&format!("{separator}{name}={encoded}"));
+            }
+        }
+        text
     }
 
     /// Creates a client with these `credentials`, or with those of the environment if `None`.

@@ -4,7 +4,7 @@ use ardea_core::{Error, ErrorCode};
 use object_store::Error as StoreError;
 
 /// Returns the error of a failed read or write.
-pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreError) -> Error {
+pub fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreError) -> Error {
     let done = match code {
         ErrorCode::ReadFailed => "read",
         _ => "written",
@@ -32,18 +32,8 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
         .hint(hint)
 }
 
-/// Returns the error of a store without conditional writes.
-pub(crate) fn unconditional(place: &str, why: &str) -> Error {
-    let what = format!(
-        "the store of {place} has no conditional writes, which keep two processes from both going on with a job"
-    );
-    Error::new(ErrorCode::StoreUnsuitable, what)
-        .because(why)
-        .hint("use a store that has them (Amazon S3, MinIO, Ceph from version 19), or a folder on a disk")
-}
-
 /// Returns true if the error means that the store does not implement the request.
-pub(crate) fn is_not_implemented(error: &StoreError) -> bool {
+pub fn is_not_implemented(error: &StoreError) -> bool {
     let text = error.to_string();
     matches!(
         error,
@@ -54,16 +44,38 @@ pub(crate) fn is_not_implemented(error: &StoreError) -> bool {
 
 /// Returns true if the error means that the bucket does not exist. Callers handle missing objects
 /// themselves.
-fn has_no_bucket(error: &StoreError) -> bool {
+pub fn has_no_bucket(error: &StoreError) -> bool {
     matches!(error, StoreError::NotFound { .. }) || has_status(error, 404)
 }
 
 /// Returns true if the error means that the store denies access.
-fn is_access_denied(error: &StoreError) -> bool {
+pub fn is_access_denied(error: &StoreError) -> bool {
     match error {
         StoreError::Unauthenticated { .. } | StoreError::PermissionDenied { .. } => true,
         error => has_status(error, 401) || has_status(error, 403),
     }
+}
+
+/// Returns true if the error means that the object does not exist, in a bucket that exists.
+pub fn is_missing(error: &StoreError) -> bool {
+    matches!(error, StoreError::NotFound { .. }) && !error.to_string().contains("NoSuchBucket")
+}
+
+/// Returns true if the error means that the object has changed since it was opened.
+pub fn is_changed(error: &StoreError) -> bool {
+    matches!(error, StoreError::Precondition { .. }) || has_status(error, 412)
+}
+
+/// Returns true if the error means that the store does not answer, or cannot at present. The same
+/// request may succeed later.
+pub fn is_unavailable(error: &StoreError) -> bool {
+    let StoreError::Generic { .. } = error else {
+        return false;
+    };
+    let text = error.to_string();
+    !text.contains("status code: 4")
+        || text.contains("status code: 408")
+        || text.contains("status code: 429")
 }
 
 /// Returns true if the store has answered with the HTTP status `status`. For listings the client's
@@ -74,7 +86,7 @@ fn has_status(error: &StoreError, status: u16) -> bool {
 }
 
 /// Returns the first line of the client's error message; further lines are the store's error page.
-fn reason(error: &StoreError) -> String {
+pub fn reason(error: &StoreError) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(400).collect()
