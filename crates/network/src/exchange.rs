@@ -32,8 +32,9 @@
 //!   sequence numbers of the frames in flight.
 //! - A slow receiver stops its sender, but no other stream of the connection. The frames of each
 //!   receiver are buffered separately, bounded by its window.
-//! - A peer can make this worker reserve at most a small constant times the bytes that it sent. Any
-//!   input leads to frames or to an error that names the peer, never to a panic.
+//! - A peer can make this worker reserve at most a small constant times the bytes that it sent, and
+//!   one ring if it is a worker of this host. Any input leads to frames or to an error that names
+//!   the peer, never to a panic.
 //! - In a steady state nothing is allocated per frame or per buffer: blocks are reused.
 //!
 //! # Example: an edge between two workers of one process

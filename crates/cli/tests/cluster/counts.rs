@@ -33,7 +33,8 @@ fn until_one_between_workers(arena: &Arena) {
 
 pub fn two_containers_have_one_connection_however_many_instances_they_have() {
     let arena = Arena::with_hosts(2);
-    let job = NumbersJob::begun_as(arena, "rate=1000 spouts=2 bolts=3", |_| String::new());
+    let over_tcp = |_: &Path| "--set worker.transport=tcp".to_string();
+    let job = NumbersJob::begun_as(arena, "rate=1000 spouts=2 bolts=3", over_tcp);
     let arena = &job.arena;
     job.until_more();
     until_one_between_workers(arena);

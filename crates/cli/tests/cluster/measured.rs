@@ -18,6 +18,9 @@ const FLOWING: &[&str] = &[
     "ardea_sent_bytes_total",
     "ardea_link_bytes_in_total",
     "ardea_link_bytes_out_total",
+    "ardea_link_connected",
+    "ardea_ring_capacity_bytes",
+    "ardea_ring_messages_total",
     "ardea_messages_emitted_total",
     "ardea_messages_acked_total",
     "ardea_complete_latency_seconds_count",
@@ -51,6 +54,10 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     arena.until("the log tells of the sink that fails", || {
         let log = arena.succeed("logs numbers");
         log.contains("the metrics sink json-lines#2 misses batches")
+    });
+    arena.until("the connections are described with their transport", || {
+        let described = arena.succeed("describe numbers");
+        described.contains("\nconnections\n") && described.contains(" by shm")
     });
     for name in FLOWING {
         arena.until(name, || {

@@ -166,6 +166,11 @@ impl Link {
         }
     }
 
+    /// Returns the number of bytes sent and received.
+    pub fn moved_bytes(&self) -> u64 {
+        self.counts.bytes_in + self.counts.bytes_out
+    }
+
     /// Returns the kind of the connection, if its transport has several.
     pub fn kind(&self) -> Option<&'static str> {
         self.connection.kind()

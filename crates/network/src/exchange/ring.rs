@@ -50,7 +50,7 @@ use crate::exchange::header::{FrameError, Kind};
 use crate::exchange::transport::Connection;
 use crate::exchange::unix::UnixSocket;
 use control::ControlMessage;
-use reader::RingReader;
+use reader::{ReceiveRing, RingReader};
 use writer::RingWriter;
 
 /// The state of the rings of a connection, and what they have done so far.
@@ -166,17 +166,16 @@ impl RingConnection {
         }
     }
 
+    /// Creates a ring for received frames. Returns its description and its file.
     fn create_ring(&mut self, size: RingSize) -> Result<([u8; RingOffer::BYTES], OwnedFd), Error> {
         let (assembler, max_payload) = (self.config.assembler, self.max_payload.unwrap_or(0));
-        let offer = match &mut self.reader {
-            Some(reader) => reader.grow(size)?,
-            None => {
-                let (reader, offer) = RingReader::new(size, assembler, max_payload)?;
-                self.reader = Some(reader);
-                offer
-            }
-        };
-        Ok((offer.to_bytes(), offer.file()?))
+        let (ring, offer) = ReceiveRing::new(size)?;
+        let file = offer.file()?;
+        match &mut self.reader {
+            Some(reader) => reader.set_next(ring),
+            None => self.reader = Some(RingReader::new(ring, assembler, max_payload)),
+        }
+        Ok((offer.to_bytes(), file))
     }
 
     /// Handles a control message of the peer.
@@ -275,7 +274,11 @@ impl Connection for RingConnection {
         };
         let moved = moved.map_err(|error| self.gone(DisconnectReason::RingFailed(error)))?;
         self.wake_peer();
-        let sent = self.socket.flush()?;
+        let sent = match self.socket.flush() {
+            // The frames in the ring come before the end, which `receive` returns.
+            Err(_) if self.reads_ring() => 0,
+            flushed => flushed?,
+        };
         self.offer_ring()?;
         // Control messages are no data of the link.
         Ok(if self.writer.is_some() { moved } else { sent })

@@ -25,11 +25,18 @@ struct Entry {
     wanted: Option<Site>,
     /// The identity of the peer; `None` before the handshake.
     greeted: Option<PeerIdentity>,
-    /// The kind of the connection.
-    kind: &'static str,
+    /// The name of the transport.
+    transport: &'static str,
     /// True if the connection was opened to an address on this host, and the peer may have one in
     /// the network.
     has_alternative: bool,
+}
+
+impl Entry {
+    /// Returns the kind of the connection.
+    fn kind(&self) -> &'static str {
+        self.link.kind().unwrap_or(self.transport)
+    }
 }
 
 /// All connections of this process.
@@ -110,13 +117,12 @@ impl Links {
     ) -> LinkNumber {
         self.last = LinkNumber(self.last.0 + 1);
         let (identity, bell) = (self.identity.clone(), transport.waker());
-        let kind = connection.kind().unwrap_or_else(|| transport.name());
         let link = Link::new(connection, side, identity, bell, self.config, now);
         let entry = Entry {
             link,
             wanted,
             greeted: None,
-            kind,
+            transport: transport.name(),
             has_alternative: false,
         };
         self.entries.insert(self.last, entry);
@@ -287,10 +293,8 @@ impl Links {
 
     /// Returns the number of bytes sent and received over the present links.
     pub(super) fn moved_bytes(&self) -> u64 {
-        let counts = self.entries.values().map(|entry| entry.link.counts());
-        counts
-            .map(|counts| counts.bytes_in + counts.bytes_out)
-            .sum()
+        let links = self.entries.values().map(|entry| &entry.link);
+        links.map(Link::moved_bytes).sum()
     }
 
     /// Returns the latest time of the next poll.
@@ -318,7 +322,7 @@ impl Links {
         let mut kind = "";
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.greeted = Some(greeted);
-            kind = entry.kind;
+            kind = entry.kind();
         }
         self.peers.entry(site).or_default().record_success(number);
         for station in self.stations_of(site) {
@@ -369,7 +373,7 @@ impl Links {
                 if is_present {
                     peer.lost(now);
                 }
-                let past = &mut self.past.entry((site, entry.kind)).or_default().counts;
+                let past = &mut self.past.entry((site, entry.kind())).or_default().counts;
                 add_counts(past, entry.link.counts());
                 past.ring.fill_bytes = 0;
                 past.ring.capacity_bytes = 0;
@@ -437,7 +441,7 @@ impl Links {
         let mut counts = self.past.clone();
         for entry in self.entries.values() {
             if let Some(greeted) = entry.greeted {
-                let key = (site_of(greeted.worker), entry.kind);
+                let key = (site_of(greeted.worker), entry.kind());
                 let total = counts.entry(key).or_default();
                 add_counts(&mut total.counts, entry.link.counts());
                 total.is_connected = true;

@@ -22,15 +22,20 @@ const SIZE_INTERVAL: u64 = 1024;
 /// Number of bytes that are copied out of the ring before the frames in them are returned.
 const FILL_BYTES: usize = 32 << 10;
 
-/// A ring and its producer.
+/// A ring of received frames, and its producer.
 #[derive(Debug)]
-struct ReceiveRing {
+pub(super) struct ReceiveRing {
     consumer: RingConsumer,
     producer: RemoteProducer,
+    size: RingSize,
 }
 
 impl ReceiveRing {
-    fn new(size: RingSize) -> Result<(Self, RingOffer)> {
+    /// Creates a ring, and its offer for the peer.
+    ///
+    /// # Errors
+    /// [`LimitReached`](ardea_core::ErrorCode::LimitReached) if there is too little memory.
+    pub(super) fn new(size: RingSize) -> Result<(Self, RingOffer)> {
         let config = RingConfig {
             size,
             max_message: size.bytes() as usize,
@@ -38,7 +43,12 @@ impl ReceiveRing {
         };
         let mut consumer = RingConsumer::new(config)?;
         let (offer, producer) = consumer.offer()?;
-        Ok((ReceiveRing { consumer, producer }, offer))
+        let ring = ReceiveRing {
+            consumer,
+            producer,
+            size,
+        };
+        Ok((ring, offer))
     }
 }
 
@@ -57,6 +67,9 @@ pub(super) struct RingReader {
     /// of a frame.
     received: u64,
     whole: u64,
+    /// Number of messages of the present ring, and of their bytes.
+    messages: u64,
+    message_bytes: u64,
     /// The reason of the end, once there is one. Frames that came before are still returned.
     end: Option<DisconnectReason>,
     /// The reason for which the peer was given up, before the ring was read up to its end.
@@ -66,28 +79,21 @@ pub(super) struct RingReader {
 }
 
 impl RingReader {
-    /// Creates a ring, and its offer for the peer.
-    ///
-    /// # Errors
-    /// [`LimitReached`](ardea_core::ErrorCode::LimitReached) if there is too little memory.
-    pub(super) fn new(
-        size: RingSize,
-        config: AssemblerConfig,
-        max_payload: usize,
-    ) -> Result<(Self, RingOffer)> {
-        let (ring, offer) = ReceiveRing::new(size)?;
-        let reader = RingReader {
+    /// Creates the reader of a ring, which accepts payloads of up to `max_payload` bytes.
+    pub(super) fn new(ring: ReceiveRing, config: AssemblerConfig, max_payload: usize) -> Self {
+        RingReader {
             ring,
             next: None,
             assembler: Assembler::new(config, max_payload),
             has_begun: false,
             received: 0,
             whole: 0,
+            messages: 0,
+            message_bytes: 0,
             end: None,
             given_up: None,
             past: RingCounts::default(),
-        };
-        Ok((reader, offer))
+        }
     }
 
     /// Marks the ring as used by the peer. Returns false if it was before.
@@ -105,22 +111,16 @@ impl RingReader {
 
     /// Returns the size of a larger ring, if the messages so far call for one.
     pub(super) fn wanted_size(&self) -> Option<RingSize> {
-        let counters = self.ring.consumer.counters();
-        if self.next.is_some() || counters.messages < SIZE_INTERVAL {
+        if self.messages < SIZE_INTERVAL || self.next.is_some() {
             return None;
         }
-        let wanted = RingSize::for_messages(counters.bytes / counters.messages);
-        (wanted.bytes() > counters.capacity).then_some(wanted)
+        let wanted = RingSize::for_messages(self.message_bytes / self.messages);
+        (wanted > self.ring.size).then_some(wanted)
     }
 
-    /// Creates a larger ring, and its offer for the peer.
-    ///
-    /// # Errors
-    /// [`LimitReached`](ardea_core::ErrorCode::LimitReached) if there is too little memory.
-    pub(super) fn grow(&mut self, size: RingSize) -> Result<RingOffer> {
-        let (next, offer) = ReceiveRing::new(size)?;
-        self.next = Some(next);
-        Ok(offer)
+    /// Sets the ring that follows the present one.
+    pub(super) fn set_next(&mut self, ring: ReceiveRing) {
+        self.next = Some(ring);
     }
 
     /// Gives up the peer. The frames in the ring are still returned, and then the reason.
@@ -165,6 +165,8 @@ impl RingReader {
                 Ok(None) => break,
                 Ok(Some(RingEvent::Message(message))) => {
                     let bytes = message.payload;
+                    self.messages += 1;
+                    self.message_bytes += bytes.len() as u64;
                     let mut at = 0;
                     while at < bytes.len() {
                         let space = &mut assembler.space()[filled..];
@@ -220,6 +222,7 @@ impl RingReader {
             self.past.abandoned += counters.abandoned;
             self.past.sleeps += counters.sleeps;
             self.ring = next;
+            (self.messages, self.message_bytes) = (0, 0);
         }
     }
 
