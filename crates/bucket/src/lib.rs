@@ -22,6 +22,8 @@
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod client;
 mod failure;
