@@ -22,6 +22,8 @@
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod client;
 mod failure;
@@ -31,5 +33,5 @@ pub use address::{BucketPrefix, Credentials, check_address, is_address};
 pub use client::{Bucket, PendingRequest, RequestError};
 pub use failure::{
     failed, has_no_bucket, is_access_denied, is_changed, is_missing, is_not_implemented,
-    is_unavailable, reason,
+    is_unavailable, lacks_parts, reason,
 };

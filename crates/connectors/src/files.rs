@@ -8,6 +8,9 @@
 //! bytes of a file. [`FileSource::follow`] tails a growing file; [`FileSource::watch`] also reads
 //! files that are added to the directory later.
 //!
+//! With the feature `s3`, the address of an object or of a prefix in a bucket takes the place of a
+//! path, such as `s3://bucket/prefix?endpoint=http://host:port`; see the crate `ardea_bucket`.
+//!
 //! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]; [`write_batches`]
 //! for batches of records. A file is named `….part` until it is complete, so readers never see a
 //! partial file.

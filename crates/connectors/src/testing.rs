@@ -83,8 +83,8 @@ pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Returns a member as `bgzip` writes it: with its size in an extra field. The content is stored, at
-/// most 65,000 bytes.
+/// Returns a member as `bgzip` writes it: with its size in an extra field. The content is stored,
+/// at most 65,000 bytes.
 pub(crate) fn bgzip_member(content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).unwrap();
     let mut crc = flate2::Crc::new();

@@ -4,8 +4,8 @@ use std::io::{self, ErrorKind};
 
 use super::{Packing, SKIPPABLE, SKIPPABLE_MAGIC, ZSTD_MAGIC};
 
-/// The number of bytes that are read of a member to find its end. The size of a member of `bgzip` is
-/// in the first of its extra fields.
+/// The number of bytes that are read of a member to find its end. The size of a member of `bgzip`
+/// is in the first of its extra fields.
 const HEAD_BYTES: usize = 18;
 
 /// The places at which decompression of a file can start.
@@ -20,8 +20,8 @@ pub(crate) struct MemberIndex {
 
 impl MemberIndex {
     /// Finds the members of a file of `end` bytes, in blocks of `block_bytes`. Reads the header of
-    /// each member, and those of the blocks of a zstd frame. Returns `None` if a member does not say
-    /// where it ends, as those of `gzip`, or if the file is not compressed.
+    /// each member, and those of the blocks of a zstd frame. Returns `None` if a member does not
+    /// say where it ends, as those of `gzip`, or if the file is not compressed.
     pub fn find(
         read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
         end: u64,
@@ -55,8 +55,8 @@ impl MemberIndex {
         Ok(Some(index))
     }
 
-    /// Returns true if the first member of a file of `end` bytes says where it ends, and is followed
-    /// by another one.
+    /// Returns true if the first member of a file of `end` bytes says where it ends, and is
+    /// followed by another one.
     pub fn has_several(
         read_at: impl Fn(&mut [u8], u64) -> io::Result<usize>,
         end: u64,

@@ -44,7 +44,8 @@ pub(super) struct ResumedOutput<F> {
 }
 
 /// The output of one instance of a file sink. In a job with state, a complete file becomes visible
-/// when the epoch of a snapshot that contains it is committed. Otherwise it becomes visible at once.
+/// when the epoch of a snapshot that contains it is committed. Otherwise it becomes visible at
+/// once.
 pub(super) trait FileOutput: Send + 'static {
     type File: OutputFile;
 

@@ -21,8 +21,8 @@ pub use values::ProtobufValues;
 /// The decoder of Protocol Buffers values with a schema registry.
 ///
 /// A message begins with a zero byte, the id of the schema with which it was written, and the place
-/// of its type in the schema. The schema comes from the registry, once for each id and instance. The
-/// registry is waited for; a message whose schema it does not know is a bad record.
+/// of its type in the schema. The schema comes from the registry, once for each id and instance.
+/// The registry is waited for; a message whose schema it does not know is a bad record.
 ///
 /// A record takes the fields of the message by their names in the schema, and ignores others. A
 /// field that is not set has its default; it is missing if the schema distinguishes that, so an

@@ -8,7 +8,9 @@
 mod driven;
 mod ended_format;
 mod environment;
+mod killed;
 mod reading;
+mod refused;
 mod writing;
 
 use std::process::Command;
@@ -16,16 +18,26 @@ use std::process::Command;
 /// The name of the only test that runs by itself.
 const ALL: &str = "files_in_a_bucket";
 
+/// The tests with a wrong secret key.
+const REFUSED: &str = "refused::";
+
 #[test]
 fn files_in_a_bucket() {
     if environment::own_server().is_none() {
         return;
     }
+    run_with("ardea-secret", &["--skip", ALL, "--skip", REFUSED]);
+    run_with("a-wrong-secret", &[REFUSED]);
+}
+
+/// Runs tests in a process with a secret key.
+fn run_with(secret: &str, tests: &[&str]) {
     let program = std::env::current_exe().expect("a program");
     let status = Command::new(program)
-        .args(["--include-ignored", "--skip", ALL, "--test-threads", "2"])
+        .args(["--include-ignored", "--test-threads", "2"])
+        .args(tests)
         .env("AWS_ACCESS_KEY_ID", "ardea")
-        .env("AWS_SECRET_ACCESS_KEY", "ardea-secret")
+        .env("AWS_SECRET_ACCESS_KEY", secret)
         .env("AWS_REGION", "us-east-1")
         .status()
         .expect("started");

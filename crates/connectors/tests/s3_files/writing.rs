@@ -94,22 +94,26 @@ fn an_object_appears_with_the_commit_of_its_epoch_and_once() {
 #[test]
 #[ignore = "run by files_in_a_bucket"]
 fn an_object_that_spans_epochs_goes_on_behind_the_snapshot() {
-    for compression in [Compression::None, Compression::Gzip, Compression::Zstd] {
+    for (compression, before) in [
+        // More than a part.
+        (Compression::None, 1_500_000),
+        (Compression::Gzip, 50_000),
+        (Compression::Zstd, 50_000),
+    ] {
         let folder = Folder::new();
         let path = folder.path("out.txt");
         let sink = supplier(files::write_lines(path).compression(compression));
         let mut driven = Driven::new(&sink, "spans", (0, 1));
-        // More than a part.
-        driven.write(0..1_500_000);
+        driven.write(0..before);
         let _ = driven.snapshot(full(1));
-        driven.write(1_500_000..1_600_000);
+        driven.write(before..before + 1_000);
         let snapshot = driven.snapshot(full(2));
-        driven.write(9_000_000..9_900_000);
+        driven.write(9_000_000..9_000_000 + before);
         drop(driven);
         let mut driven = Driven::new(&sink, "spans", (0, 1))
             .restored(2, &snapshot)
             .expect("restored");
-        driven.write(1_600_000..1_600_100);
+        driven.write(before + 1_000..before + 1_100);
         complete(&mut driven);
         assert_eq!(folder.objects().len(), 0);
         driven.snapshot(SnapshotRequest {
@@ -123,7 +127,7 @@ fn an_object_that_spans_epochs_goes_on_behind_the_snapshot() {
             .collect();
         p.run().expect("read");
         let lines = lines.take();
-        assert_eq!(lines.len(), 1_600_100);
+        assert_eq!(lines.len() as u64, before + 1_100);
         assert!(
             lines
                 .iter()

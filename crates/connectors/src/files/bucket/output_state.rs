@@ -14,8 +14,8 @@ use super::upload::{ObjectUpload, UploadedParts};
 /// The name of the state with the uploads of an instance.
 const UPLOADS: &str = "uploads";
 
-/// The name of the state with the bytes that follow the parts of the open upload. The store takes no
-/// part of less than 5 MiB but the last one.
+/// The name of the state with the bytes that follow the parts of the open upload. The store takes
+/// no part of less than 5 MiB but the last one.
 const TAIL: &str = "tail";
 
 /// The size of an entry of [`TAIL`].
@@ -113,7 +113,7 @@ pub(super) struct OutputState {
     tails: BTreeMap<(u32, Vec<u8>), Vec<u8>>,
 }
 
-/// What a restored instance continues with.
+/// The uploads with which a restored instance continues.
 pub(super) struct ResumedUploads {
     /// True if the number of instances is the same.
     pub is_same: bool,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_bucket::{Bucket, PendingRequest, RequestError, failed, is_missing};
+use ardea_bucket::{Bucket, PendingRequest, RequestError, failed, is_missing, lacks_parts};
 use ardea_core::{Error, ErrorCode, JobSignals, Result};
 use bytes::Bytes;
 use object_store::multipart::{MultipartStore, PartId};
@@ -273,12 +273,14 @@ impl ObjectUpload {
             });
         match completed {
             Ok(_) => Ok(()),
-            Err(RequestError::Refused(error)) if is_missing(&error) => self.check_completed(),
+            Err(RequestError::Refused(error)) if is_missing(&error) || lacks_parts(&error) => {
+                self.check_completed()
+            }
             Err(error) => Err(self.client.unwritten(&self.object, error)),
         }
     }
 
-    /// Checks that an upload that the store does not have was completed.
+    /// Checks that an upload was completed that the store does not have, or no longer in whole.
     fn check_completed(&self) -> Result<()> {
         let object = self.object.clone();
         let found = self.client.request(&self.object, move |store| {
@@ -299,7 +301,7 @@ impl ObjectUpload {
             self.path.display()
         );
         Err(Error::new(ErrorCode::WriteFailed, what)
-            .hint("keep incomplete uploads longer than the job may be down: check the lifecycle rules of the bucket; or start the job without the checkpoint")
+            .hint("keep incomplete uploads longer than the job may be down: check the lifecycle rules of the bucket. MinIO also loses an upload if a killed process was completing it. Otherwise start the job without the checkpoint")
             .permanent())
     }
 

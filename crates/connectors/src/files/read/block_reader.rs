@@ -326,8 +326,8 @@ impl BlockPositions {
         }
     }
 
-    /// Returns the number of the line at a place, from one. Counts the lines from the last line that
-    /// was requested; in a compressed file, from the beginning of its block.
+    /// Returns the number of the line at a place, from one. Counts the lines from the last line
+    /// that was requested; in a compressed file, from the beginning of its block.
     fn count_lines(&self, place: LinePosition) -> io::Result<u64> {
         let offset = place.offset;
         if let Some(members) = &self.members {

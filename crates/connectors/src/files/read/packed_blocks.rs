@@ -1,8 +1,8 @@
 //! Reading of an instance's blocks of a compressed file whose members say where they end.
 //!
-//! A member belongs to the block that contains its first byte. The content of a block is that of its
-//! members. A line belongs to a block if it begins behind the first line break of the content of
-//! the block, or at the end of the content; the first block also has the first line.
+//! A member belongs to the block that contains its first byte. The content of a block is that of
+//! its members. A line belongs to a block if it begins behind the first line break of the content
+//! of the block, or at the end of the content; the first block also has the first line.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -61,7 +61,7 @@ fn content(
     Members::new(members.packing, PackedRange::new(file, start, end)?).map(Some)
 }
 
-/// What is left out before the first line of a block.
+/// The bytes to leave out before the first line of a block.
 enum Skip {
     /// The line that belongs to an earlier block.
     Line,
@@ -180,8 +180,8 @@ impl PackedBlockReader {
         *stride = stride.next(self.blocks.block_bytes);
     }
 
-    /// Moves to the line at the end of the content of the present block, which may begin in the next
-    /// member. Returns false if the block has no line left.
+    /// Moves to the line at the end of the content of the present block, which may begin in the
+    /// next member. Returns false if the block has no line left.
     fn begin_last_line(&mut self) -> io::Result<bool> {
         let Some(current) = &mut self.current else {
             return Ok(false);

@@ -25,8 +25,8 @@ pub struct ProtobufValues {
 }
 
 impl ProtobufValues {
-    /// Encodes values with a schema, given as the text of a `.proto` file without imports other than
-    /// those of `google/protobuf`.
+    /// Encodes values with a schema, given as the text of a `.proto` file without imports other
+    /// than those of `google/protobuf`.
     pub fn new(registry: SchemaRegistry, schema: impl Into<String>) -> Self {
         ProtobufValues {
             registry,

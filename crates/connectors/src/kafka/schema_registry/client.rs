@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ardea_core::{Error, ErrorCode, InstanceContext, Result};
 
 use super::SchemaRegistry;
-use super::requests::{Outcome, RegisteredSchema, Requests, SchemaKind};
+use super::requests::{RegisteredSchema, RequestOutcome, Requests, SchemaKind};
 use crate::blocking_worker::{BlockingWorker, CANCEL_CHECK_INTERVAL, WorkerContext, runtime};
 
 /// The first delay before a request is repeated; it doubles with each failure.
@@ -116,9 +116,9 @@ async fn make(
 ) -> Result<std::result::Result<RegistryAnswer, String>> {
     Ok(match request {
         RegistryRequest::Schema(id) => match requests.schema(*id).await? {
-            Outcome::Done(schema) => Ok(RegistryAnswer::Schema(*id, Ok(schema))),
-            Outcome::Unknown(why) => Ok(RegistryAnswer::Schema(*id, Err(why))),
-            Outcome::Away(why) => Err(why),
+            RequestOutcome::Done(schema) => Ok(RegistryAnswer::Schema(*id, Ok(schema))),
+            RequestOutcome::Unknown(why) => Ok(RegistryAnswer::Schema(*id, Err(why))),
+            RequestOutcome::Away(why) => Err(why),
         },
         RegistryRequest::Id {
             subject,
@@ -126,9 +126,9 @@ async fn make(
             text,
             registers,
         } => match requests.id_of(subject, (*kind, text), *registers).await? {
-            Outcome::Done(id) => Ok(RegistryAnswer::Id(Ok(id))),
-            Outcome::Unknown(why) => Ok(RegistryAnswer::Id(Err(why))),
-            Outcome::Away(why) => Err(why),
+            RequestOutcome::Done(id) => Ok(RegistryAnswer::Id(Ok(id))),
+            RequestOutcome::Unknown(why) => Ok(RegistryAnswer::Id(Err(why))),
+            RequestOutcome::Away(why) => Err(why),
         },
     })
 }

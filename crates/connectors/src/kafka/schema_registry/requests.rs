@@ -50,7 +50,7 @@ pub struct RegisteredSchema {
 }
 
 /// An outcome of a request that is no error of the job.
-pub enum Outcome<T> {
+pub enum RequestOutcome<T> {
     Done(T),
     /// The registry does not know the schema; contains its answer.
     Unknown(String),
@@ -108,12 +108,12 @@ impl Requests {
     }
 
     /// Returns the schema with an id, and those to which it refers.
-    pub async fn schema(&self, id: u32) -> Result<Outcome<RegisteredSchema>> {
+    pub async fn schema(&self, id: u32) -> Result<RequestOutcome<RegisteredSchema>> {
         let url = self.registry.url_of(&["schemas", "ids", &id.to_string()])?;
         let answer: SchemaAnswer = match self.send(self.client.get(url)).await? {
-            Outcome::Done(answer) => answer,
-            Outcome::Unknown(why) => return Ok(Outcome::Unknown(why)),
-            Outcome::Away(why) => return Ok(Outcome::Away(why)),
+            RequestOutcome::Done(answer) => answer,
+            RequestOutcome::Unknown(why) => return Ok(RequestOutcome::Unknown(why)),
+            RequestOutcome::Away(why) => return Ok(RequestOutcome::Away(why)),
         };
         let mut schema = RegisteredSchema {
             kind: answer
@@ -130,21 +130,21 @@ impl Requests {
             }
             if known.len() > MAX_REFERENCES {
                 let why = format!("it refers to more than {MAX_REFERENCES} schemas");
-                return Ok(Outcome::Unknown(why));
+                return Ok(RequestOutcome::Unknown(why));
             }
             let version = reference.version.to_string();
             let path = ["subjects", &reference.subject, "versions", &version];
             let url = self.registry.url_of(&path)?;
             let answer: SchemaAnswer = match self.send(self.client.get(url)).await? {
-                Outcome::Done(answer) => answer,
-                Outcome::Unknown(why) => return Ok(Outcome::Unknown(why)),
-                Outcome::Away(why) => return Ok(Outcome::Away(why)),
+                RequestOutcome::Done(answer) => answer,
+                RequestOutcome::Unknown(why) => return Ok(RequestOutcome::Unknown(why)),
+                RequestOutcome::Away(why) => return Ok(RequestOutcome::Away(why)),
             };
             pending.extend(answer.references);
             schema.references.push((reference.name, answer.schema));
         }
         schema.references.reverse();
-        Ok(Outcome::Done(schema))
+        Ok(RequestOutcome::Done(schema))
     }
 
     /// Returns the id of a schema of a subject. Registers the schema if `registers`; otherwise the
@@ -154,7 +154,7 @@ impl Requests {
         subject: &str,
         (kind, text): (SchemaKind, &str),
         registers: bool,
-    ) -> Result<Outcome<u32>> {
+    ) -> Result<RequestOutcome<u32>> {
         let path = ["subjects", subject, "versions"];
         let url = self
             .registry
@@ -167,11 +167,11 @@ impl Requests {
             Error::new(ErrorCode::Internal, "a request cannot be written").because(error)
         })?;
         let request = self.client.post(url).header("content-type", CONTENT_TYPE);
-        let answer: Outcome<IdAnswer> = self.send(request.body(body)).await?;
+        let answer: RequestOutcome<IdAnswer> = self.send(request.body(body)).await?;
         Ok(match answer {
-            Outcome::Done(answer) => Outcome::Done(answer.id),
-            Outcome::Unknown(why) => Outcome::Unknown(why),
-            Outcome::Away(why) => Outcome::Away(why),
+            RequestOutcome::Done(answer) => RequestOutcome::Done(answer.id),
+            RequestOutcome::Unknown(why) => RequestOutcome::Unknown(why),
+            RequestOutcome::Away(why) => RequestOutcome::Away(why),
         })
     }
 
@@ -182,7 +182,7 @@ impl Requests {
     async fn send<T: serde::de::DeserializeOwned>(
         &self,
         request: RequestBuilder,
-    ) -> Result<Outcome<T>> {
+    ) -> Result<RequestOutcome<T>> {
         let request = match &self.registry.credentials {
             Credentials::None => request,
             Credentials::Basic { user, password } => {
@@ -192,23 +192,25 @@ impl Requests {
         };
         let response = match request.header("accept", CONTENT_TYPE).send().await {
             Ok(response) => response,
-            Err(error) => return Ok(Outcome::Away(reason(&error))),
+            Err(error) => return Ok(RequestOutcome::Away(reason(&error))),
         };
         let status = response.status();
         let body = match response.bytes().await {
             Ok(body) => body,
-            Err(error) => return Ok(Outcome::Away(reason(&error))),
+            Err(error) => return Ok(RequestOutcome::Away(reason(&error))),
         };
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.refused(status)),
             status if status.is_success() => match serde_json::from_slice(&body) {
-                Ok(answer) => Ok(Outcome::Done(answer)),
-                Err(error) => Ok(Outcome::Away(format!("its answer is malformed: {error}"))),
+                Ok(answer) => Ok(RequestOutcome::Done(answer)),
+                Err(error) => Ok(RequestOutcome::Away(format!(
+                    "its answer is malformed: {error}"
+                ))),
             },
             status if status.is_server_error() || is_temporary(status) => {
-                Ok(Outcome::Away(format!("it answers {status}")))
+                Ok(RequestOutcome::Away(format!("it answers {status}")))
             }
-            status => Ok(Outcome::Unknown(told(status, &body))),
+            status => Ok(RequestOutcome::Unknown(told(status, &body))),
         }
     }
 
