@@ -106,17 +106,22 @@ fn events(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Unti
     Columns::read_from(p, run.columns(fields))
 }
 
-/// Returns these fields of the events of one kind.
-fn of_kind(run: &QueryRun, p: &Pipeline, kind: &str, names: &[&str]) -> Columns<Bounded, Untimed> {
-    events(run, p, names)
+/// Returns the events of one kind, with these fields.
+fn of_kind<E>(
+    events: Columns<Bounded, E>,
+    kind: &str,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Columns<Bounded, E> {
+    let names = names.into_iter();
+    events
         .filter(col("kind").eq(kind))
-        .select(names.iter().map(|name| required(name)))
+        .select(names.map(required))
 }
 
 /// Returns these fields of the bids of the input: of a CSV file each record is one.
-fn bids(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Untimed> {
+fn bids(run: &QueryRun, p: &Pipeline, names: &[&'static str]) -> Columns<Bounded, Untimed> {
     if !run.is_csv() {
-        return of_kind(run, p, "bid", names);
+        return of_kind(events(run, p, names), "bid", names.iter().copied());
     }
     let fields = names
         .iter()
