@@ -7,11 +7,12 @@ mod windows;
 
 use std::sync::Arc;
 
-use ardea_columns::files::{self, ColumnFiles};
-use ardea_columns::{ColumnArgument, Columns, Expr, col};
+use ardea_columns::{ColumnArgument, ColumnSource, Columns, Expr, col, files};
 use ardea_core::{Bounded, Error, ErrorCode, Result};
 use ardea_pipeline::{Pipeline, Timed, Untimed};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Query, QueryRun};
 
@@ -52,12 +53,33 @@ pub fn build(run: &QueryRun) -> Result<Pipeline> {
 
 impl QueryRun {
     /// Returns a source of these fields of the input.
-    fn columns(&self, fields: Vec<Field>) -> ColumnFiles {
+    fn columns(&self, fields: Vec<Field>) -> ColumnSource<Bounded> {
+        let schema = Arc::new(Schema::new(fields));
+        #[cfg(feature = "parquet")]
+        if self.is_parquet() {
+            return files::parquet(&self.input).schema(schema).into();
+        }
         let files = match self.is_csv() {
             true => files::csv(&self.input),
             false => files::json_lines(&self.input),
         };
-        files.schema(Arc::new(Schema::new(fields)))
+        files.schema(schema).into()
+    }
+
+    /// Returns true if the name of the input is that of a Parquet file.
+    fn is_parquet(&self) -> bool {
+        self.input.extension().is_some_and(|it| it == "parquet")
+    }
+}
+
+/// Writes results, whose records in rows are `T`.
+fn write<T, E>(run: &QueryRun, results: Columns<Bounded, E>)
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
+    match run.output.as_os_str() == "-" {
+        true => results.rows::<T>().write_to(run.sink()),
+        false => results.write_to(files::write_json_lines(&run.output)),
     }
 }
 
@@ -69,14 +91,14 @@ fn number(name: &str) -> DataType {
     }
 }
 
-/// Returns these fields of the bids of the input: of a CSV file each record is one.
+/// Returns these fields of the bids of the input: of a CSV or Parquet file each record is one.
 fn bids<const N: usize>(
     run: &QueryRun,
     p: &Pipeline,
     names: [&str; N],
 ) -> Columns<Bounded, Untimed> {
     let of_bids = |is_nullable| names.map(|name| Field::new(name, number(name), is_nullable));
-    if run.is_csv() {
+    if run.is_csv() || run.is_parquet() {
         return Columns::read_from(p, run.columns(of_bids(false).to_vec()));
     }
     let mut fields = vec![Field::new("kind", DataType::Utf8, false)];
