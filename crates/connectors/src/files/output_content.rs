@@ -7,14 +7,14 @@ use crate::decompressed::Decompressed;
 
 /// The content of an output file that is continued. It ends where the next bytes will be written.
 #[derive(Debug)]
-pub struct WrittenOutput {
+pub struct OutputContent {
     file: File,
     is_compressed: bool,
 }
 
-impl WrittenOutput {
+impl OutputContent {
     pub(super) fn new(file: File, is_compressed: bool) -> Self {
-        WrittenOutput {
+        OutputContent {
             file,
             is_compressed,
         }
