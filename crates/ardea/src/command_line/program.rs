@@ -139,12 +139,7 @@ pub enum ProgramFile {
 
 /// Like [`main_with`], for a program in another file than this executable, with the words `given`
 /// after its name. Returns the exit code.
-pub fn main_of<J, F>(
-    file: &ProgramFile,
-    given: Vec<OsString>,
-    modules: Modules,
-    describe: F,
-) -> u8
+pub fn main_of<J, F>(file: &ProgramFile, given: Vec<OsString>, modules: Modules, describe: F) -> u8
 where
     J: Job + 'static,
     F: Fn(&[String]) -> Result<J>,
@@ -201,9 +196,12 @@ fn parse(given: Vec<OsString>) -> std::result::Result<ProgramArgs, clap::Error> 
     ProgramArgs::from_arg_matches(&command.try_get_matches_from(line)?)
 }
 
+/// The function that builds a job from its own arguments.
+type Describe<'a, J> = dyn Fn(&[String]) -> Result<J> + 'a;
+
 fn run<J: Job + 'static>(
     command: ProgramCommand,
-    (file, describe): (&ProgramFile, &dyn Fn(&[String]) -> Result<J>),
+    (file, describe): (&ProgramFile, &Describe<'_, J>),
     context: &Context,
 ) -> std::result::Result<(), Failure> {
     let packaged = |job: JobArguments| -> Result<SubmissionSpec> {

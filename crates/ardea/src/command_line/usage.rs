@@ -58,11 +58,7 @@ pub fn report_usage_code(error: &clap::Error) -> u8 {
         // Ignored if the reader has closed the output.
         let _ = error.print();
     }
-    if error.use_stderr() {
-        USAGE
-    } else {
-        0
-    }
+    if error.use_stderr() { USAGE } else { 0 }
 }
 
 /// Returns clap's error without the usage, with its tips as the hint.
