@@ -7,7 +7,7 @@ use ardea_core::{
     StateShape, Timestamp,
 };
 
-use super::written_output::OutputContent;
+use super::output_content::OutputContent;
 
 /// A file that is being written.
 pub(super) trait OutputFile: Send + 'static {

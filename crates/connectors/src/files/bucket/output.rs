@@ -16,8 +16,8 @@ use super::output_state::{OutputState, PendingObject, UploadState};
 use super::upload::{ObjectUpload, UploadClient};
 use crate::files::claim::Claim;
 use crate::files::output::{FileOutput, OutputFile, ResumedFile, ResumedOutput};
+use crate::files::output_content::OutputContent;
 use crate::files::plan::Plan;
-use crate::files::written_output::OutputContent;
 
 /// The output of an instance in a bucket. An object exists once its upload is completed, which
 /// happens at the commit of its epoch in a job with state.
