@@ -56,8 +56,8 @@ impl OutputContent {
     }
 
     /// Returns a reader of the content before compression. It starts where the file is positioned:
-    /// initially, at the beginning. Of an object of a bucket, it returns at least the first line, if
-    /// it [can be read](Self::is_readable).
+    /// initially, at the beginning. Of an object of a bucket, it returns at least the first line,
+    /// if it [can be read](Self::is_readable).
     pub fn decompressed(&mut self) -> impl Read {
         let reader: Box<dyn Read + '_> = match &mut self.0 {
             Content::File {
