@@ -1,17 +1,17 @@
 //! The extension module of the Python package `ardea`.
 //!
-//! Python describes a job as a [`plan`]: steps as plain data, beside the functions that they call.
+//! Python describes a job as a `plan`: steps as plain data, beside the functions that they call.
 //! This crate compiles the plan to a pipeline of columns, and runs it with the ordinary engine.
 //!
 //! In reading order:
 //!
-//! * [`plan`]: the form of plans;
-//! * [`lowering`]: the pipeline of a plan;
-//! * [`function`]: the interface of steps that call functions; [`python_function`]: functions in
-//!   the interpreter of this process; [`function_step`], [`keyed_step`]: their processors;
-//! * [`row_reader`], [`row_writer`]: records as objects of Python, and back;
-//! * [`run`]: a run in this process; [`commands`]: the command line of a job, and its processes on
-//!   a cluster; [`failure`]: errors as exceptions.
+//! * `plan`: the form of plans;
+//! * `lowering`: the pipeline of a plan;
+//! * `function`: the interface of steps that call functions; `python_function`: functions in
+//!   the interpreter of this process; `function_step`, `keyed_step`: their processors;
+//! * `row_reader`, `row_writer`: records as objects of Python, and back;
+//! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
+//!   a cluster; `failure`: errors as exceptions.
 //!
 //! # Invariants
 //!

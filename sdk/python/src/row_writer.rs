@@ -200,8 +200,16 @@ impl<'py> WrittenColumn<'py> {
         };
         let is_pushed = match &mut self.cells {
             Cells::Bool(cells) => value.extract().map(|it| cells.push(Some(it))).is_ok(),
-            Cells::Int(cells) => value.extract().map(|it| cells.push(Some(it))).is_ok(),
-            Cells::UInt(cells) => value.extract().map(|it| cells.push(Some(it))).is_ok(),
+            Cells::Int(cells) => {
+                let value = value.extract::<i64>().ok();
+                let value = value.filter(|it| is_in_range(self.field.data_type(), (*it).into()));
+                value.map(|it| cells.push(Some(it))).is_some()
+            }
+            Cells::UInt(cells) => {
+                let value = value.extract::<u64>().ok();
+                let value = value.filter(|it| is_in_range(self.field.data_type(), (*it).into()));
+                value.map(|it| cells.push(Some(it))).is_some()
+            }
             Cells::Float(cells) => value.extract().map(|it| cells.push(Some(it))).is_ok(),
             Cells::Text(cells) => value.extract().map(|it| cells.push(Some(it))).is_ok(),
             Cells::Bytes(cells) => value
@@ -251,6 +259,19 @@ impl<'py> WrittenColumn<'py> {
             true => Ok(array),
             false => cast_with_options(&array, to, &STRICT),
         }
+    }
+}
+
+/// Returns true if a column of the type `kind` can have the value.
+fn is_in_range(kind: &DataType, value: i128) -> bool {
+    match kind {
+        DataType::Int8 => i8::try_from(value).is_ok(),
+        DataType::Int16 => i16::try_from(value).is_ok(),
+        DataType::Int32 | DataType::Date32 => i32::try_from(value).is_ok(),
+        DataType::UInt8 => u8::try_from(value).is_ok(),
+        DataType::UInt16 => u16::try_from(value).is_ok(),
+        DataType::UInt32 => u32::try_from(value).is_ok(),
+        _ => true,
     }
 }
 

@@ -196,9 +196,12 @@ fn parse(given: Vec<OsString>) -> std::result::Result<ProgramArgs, clap::Error> 
     ProgramArgs::from_arg_matches(&command.try_get_matches_from(line)?)
 }
 
+/// The function that builds a job from its own arguments.
+type Describe<'a, J> = dyn Fn(&[String]) -> Result<J> + 'a;
+
 fn run<J: Job + 'static>(
     command: ProgramCommand,
-    (file, describe): (&ProgramFile, &dyn Fn(&[String]) -> Result<J>),
+    (file, describe): (&ProgramFile, &Describe<'_, J>),
     context: &Context,
 ) -> std::result::Result<(), Failure> {
     let packaged = |job: JobArguments| -> Result<SubmissionSpec> {

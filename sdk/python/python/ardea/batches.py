@@ -103,7 +103,9 @@ def _form_of(function: BatchCallable) -> str:
     except Exception:
         # A name that exists for the type checker only: its text is enough.
         pass
-    if annotation is inspect.Parameter.empty:
+    if annotation is inspect.Parameter.empty or annotation is Any:
+        return "pyarrow"
+    if annotation == "Any":
         return "pyarrow"
     if isinstance(annotation, str):
         module, _, name = annotation.rpartition(".")
@@ -113,7 +115,7 @@ def _form_of(function: BatchCallable) -> str:
         name = getattr(annotation, "__name__", "")
     if module in _PACKAGES:
         return "table" if (module, name) == ("pyarrow", "Table") else module
-    if name == "RecordBatch" or name == "Any":
+    if name == "RecordBatch":
         return "arrow"
     raise invalid(
         f"a batch function cannot read {annotation!r}",

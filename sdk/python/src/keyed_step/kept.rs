@@ -60,7 +60,7 @@ impl StateCodec<KeptState> for KeptStates {
             KeptState::Object(object) => Python::attach(|py| {
                 let pickled = pickle(py)
                     .and_then(|pickle| pickle.call_method1("dumps", (object,)))
-                    .and_then(|bytes| Ok(bytes.extract::<Vec<u8>>()?));
+                    .and_then(|bytes| bytes.extract::<Vec<u8>>());
                 let bytes = pickled.map_err(|exception| {
                     let what = "the state of a key cannot be pickled";
                     Error::new(ErrorCode::UserError, what)
