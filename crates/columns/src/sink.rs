@@ -8,8 +8,11 @@ use crate::stream::{ColumnRecord, failing};
 /// A sink of [`ColumnBatch`](crate::ColumnBatch)es, which is bound to the columns of its stream.
 pub struct ColumnSink {
     name: String,
-    bind: Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>,
+    bind: BindSink,
 }
+
+/// Returns the sink for a stream with these columns.
+type BindSink = Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>;
 
 impl ColumnSink {
     /// Creates a sink. `bind` returns it for the columns of the stream.
