@@ -168,9 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_run_carries_both_kinds_of_records_paced_and_not() {
-        for (records, max) in [(RecordKind::Rows, true), (RecordKind::Words, false)] {
+    fn a_short_run_carries_both_kinds_of_records_paced_and_not_over_each_transport() {
+        for (transport, records, max) in [
+            (TransportKind::Tcp, RecordKind::Rows, true),
+            (TransportKind::Uds, RecordKind::Words, false),
+            (TransportKind::Shm, RecordKind::Words, false),
+        ] {
             let params = ExchangeParams {
+                transport,
                 records,
                 rate: 10_000,
                 max,
