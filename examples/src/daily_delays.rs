@@ -1,8 +1,8 @@
 //! The delayed departures of each carrier by day, computed in columns.
 //!
-//! The records stay in Arrow columns from the CSV file to the JSON file: no row is made. The program
-//! `daily-delays` is this job: `daily-delays flights.csv delays.jsonl`. The flights of the demo are a
-//! suitable input.
+//! The records stay in Arrow columns from the CSV file to the JSON file: no row is made. The
+//! program `daily-delays` is this job: `daily-delays flights.csv delays.jsonl`. The flights of the
+//! demo are a suitable input.
 
 use std::sync::Arc;
 

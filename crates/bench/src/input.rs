@@ -1,4 +1,5 @@
-//! Queries over files: what decoding costs, beside a plain loop and DuckDB over the same file.
+//! Queries over files, in rows or columns: what decoding costs, beside a plain loop and DuckDB over
+//! the same file.
 //!
 //! The job is the one that a user writes: a file is read, a query computed, and its results are
 //! written to a file. The file is in the page cache, so that the figures are those of the programs
@@ -99,7 +100,7 @@ fn pipeline(params: &InputParams, input: &Path, output: &Path) -> Result<Pipelin
         InputQuery::Q5 => Query::Q5,
         InputQuery::Words => return Ok(words::pipeline(input, output)),
     };
-    queries::build(&QueryRun {
+    let run = QueryRun {
         query,
         input: input.to_path_buf(),
         output: output.to_path_buf(),
@@ -107,7 +108,11 @@ fn pipeline(params: &InputParams, input: &Path, output: &Path) -> Result<Pipelin
         slide: None,
         side: None,
         out_of_order: Some(OUT_OF_ORDER),
-    })
+    };
+    match params.columns {
+        true => queries::columns::build(&run),
+        false => queries::build(&run),
+    }
 }
 
 fn failed(what: &str, error: impl Into<std::io::Error>) -> Error {
@@ -124,18 +129,25 @@ mod tests {
 
     #[test]
     fn each_query_gives_as_many_results_as_the_plain_loop() {
-        let csv = |query| (query, InputFormat::Csv);
-        let json = |query| (query, InputFormat::Json);
-        for (query, format) in [
-            json(InputQuery::Q1),
-            json(InputQuery::Q5),
-            json(InputQuery::Words),
-            csv(InputQuery::Q1),
-            csv(InputQuery::Q5),
+        let csv = |query, columns| (query, InputFormat::Csv, columns);
+        let json = |query, columns| (query, InputFormat::Json, columns);
+        for (query, format, columns) in [
+            json(InputQuery::Q1, false),
+            json(InputQuery::Q1, true),
+            json(InputQuery::Q5, false),
+            json(InputQuery::Q5, true),
+            json(InputQuery::Words, false),
+            csv(InputQuery::Q1, false),
+            csv(InputQuery::Q1, true),
+            csv(InputQuery::Q5, false),
+            csv(InputQuery::Q5, true),
+            (InputQuery::Q1, InputFormat::Parquet, true),
+            (InputQuery::Q5, InputFormat::Parquet, true),
         ] {
             let params = InputParams {
                 query,
                 format,
+                columns,
                 events: 20_000,
                 threads: 2,
             };

@@ -97,13 +97,14 @@ impl<E: ColumnEncode> From<FileSink<ColumnBatch, E>> for ColumnSink {
     }
 }
 
-/// The columns that are decoded.
+/// The columns that are read.
 #[derive(Clone, Debug)]
-enum ColumnSelection {
-    /// All fields, with inferred types.
+pub(crate) enum ColumnSelection {
+    /// All fields, with the types of the first file.
     All,
-    /// These fields, with inferred types.
+    /// These fields, with the types of the first file.
     Named(Vec<String>),
+    /// The fields of a schema, with its types.
     Schema(SchemaRef),
 }
 

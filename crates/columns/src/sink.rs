@@ -5,10 +5,13 @@ use arrow_schema::SchemaRef;
 
 use crate::stream::{ColumnRecord, failing};
 
+/// A function that returns the sink of a stream with these columns.
+type SinkFunction = Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>;
+
 /// A sink of [`ColumnBatch`](crate::ColumnBatch)es, which is bound to the columns of its stream.
 pub struct ColumnSink {
     name: String,
-    bind: Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>,
+    bind: SinkFunction,
 }
 
 impl ColumnSink {

@@ -5,6 +5,7 @@ mod filter;
 mod forward;
 mod project;
 mod stamp;
+mod tee;
 
 #[cfg(test)]
 mod tests;
@@ -15,3 +16,4 @@ pub use filter::ColumnFilterP;
 pub(crate) use forward::ForwardP;
 pub use project::ProjectP;
 pub use stamp::ColumnStampP;
+pub(crate) use tee::ColumnTeeP;

@@ -22,7 +22,7 @@ use crate::expr::{BoundExpr, Expr};
 use crate::key::KeyColumns;
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
 use crate::sink::ColumnSink;
-use crate::steps::{ColumnFilterP, ColumnStampP, ForwardP, ProjectP};
+use crate::steps::{ColumnFilterP, ColumnStampP, ColumnTeeP, ForwardP, ProjectP};
 use crate::window::ColumnArgument;
 
 pub use keyed::KeyedColumns;
@@ -216,6 +216,21 @@ impl<B: Boundedness, E> Columns<B, E> {
             stream: self.stream.exchange_with(name, way, make),
             schema: self.schema,
         }
+    }
+
+    /// Copies the stream: both streams have all records. The copies share their columns in memory.
+    ///
+    /// Both streams advance together. If one of them is the table of a hash join with the other,
+    /// each waits for the other one: read the source twice instead.
+    pub fn tee(self) -> (Self, Self) {
+        let first = self.step("tee", |schema| {
+            Ok((Arc::clone(schema), supplier(|| Ok(ColumnTeeP))))
+        });
+        let second = Columns {
+            stream: first.stream.second_output(),
+            schema: first.schema.clone(),
+        };
+        (first, second)
     }
 
     /// Converts the records to rows; see [`RowsOfColumnsP`].

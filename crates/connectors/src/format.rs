@@ -34,7 +34,7 @@ use std::io::{self, Read};
 
 use ardea_core::{Records, Timestamp};
 
-use crate::files::WrittenOutput;
+use crate::files::OutputContent;
 
 pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
@@ -192,7 +192,7 @@ pub trait BatchEncode: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// If the output cannot be read, or the records do not fit it.
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> ardea_core::Result<()>;
+    fn resume_from(&mut self, output: &mut OutputContent) -> ardea_core::Result<()>;
 
     /// Takes records from the front of the batch, at least one, and appends them to `out`. Stops
     /// when the output has grown by about `room` bytes, with those it [holds](Self::held_bytes).

@@ -4,7 +4,7 @@ use std::io;
 
 use ardea_core::{BadRecords, Error, ErrorCode, Inbox, InstanceContext, Result};
 
-use crate::files::WrittenOutput;
+use crate::files::OutputContent;
 use crate::format::{BatchEncode, Encode};
 use crate::record_writer::{RecordWriter, Writing};
 
@@ -24,7 +24,7 @@ pub(crate) trait InputForm: Send + 'static {
     fn begin(&mut self);
 
     /// Continues an output.
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()>;
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()>;
 
     /// Appends records of the inbox to `out` and removes them, until the inbox is empty or the
     /// output has grown by `room` bytes.
@@ -63,7 +63,7 @@ impl<T: Send + 'static, E: Encode<T>> InputForm for RecordWriter<T, E> {
         RecordWriter::begin(self);
     }
 
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()> {
         if !output.is_readable() {
             self.resume();
             return Ok(());
@@ -112,7 +112,7 @@ impl<E: BatchEncode> InputForm for BatchWriter<E> {
         self.encoder.begin();
     }
 
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()> {
         self.encoder.resume_from(output)
     }
 

@@ -58,6 +58,7 @@ fn query(params: &InputParams, input: &Path, output: &Path) -> String {
              bidder: 'UBIGINT', price: 'UBIGINT', date_time: 'BIGINT'}}) WHERE kind = 'bid')"
         ),
         InputFormat::Csv => format!("read_csv({input}, header=true)"),
+        InputFormat::Parquet => format!("read_parquet({input})"),
     };
     match params.query {
         InputQuery::Q1 => format!(

@@ -14,6 +14,8 @@ pub enum InputFormat {
     Json,
     /// CSV with a header; bids only
     Csv,
+    /// Parquet; bids only, read by columns
+    Parquet,
 }
 
 /// The query over the input.
@@ -33,6 +35,9 @@ pub struct InputParams {
     /// Format of the input; words are always read from text
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = InputFormat::Json)]
     pub format: InputFormat,
+    /// Compute the query in Arrow columns instead of rows
+    #[arg(long)]
+    pub columns: bool,
     /// Query over the input
     #[arg(long, value_name = "QUERY", value_enum, default_value_t = InputQuery::Q1)]
     pub query: InputQuery,
@@ -56,6 +61,12 @@ impl InputParams {
                 refused("words are read from text, which has no format").hint("leave --format out")
             );
         }
+        if self.query == InputQuery::Words && self.columns {
+            return Err(refused("words are computed in rows only").hint("leave --columns out"));
+        }
+        if self.format == InputFormat::Parquet && !self.columns {
+            return Err(refused("Parquet is read by columns only").hint("add --columns"));
+        }
         Ok(())
     }
 
@@ -64,13 +75,14 @@ impl InputParams {
             (InputQuery::Words, _) => "text",
             (_, InputFormat::Json) => "json",
             (_, InputFormat::Csv) => "csv",
+            (_, InputFormat::Parquet) => "parquet",
         };
         let query = match self.query {
             InputQuery::Q1 => "q1",
             InputQuery::Q5 => "q5",
             InputQuery::Words => "words",
         };
-        fields!(self; format = format, query = query, events, threads)
+        fields!(self; format = format, columns, query = query, events, threads)
     }
 
     /// Returns the name of the input file.
@@ -79,6 +91,7 @@ impl InputParams {
             (InputQuery::Words, _) => "words.txt",
             (_, InputFormat::Json) => "events.jsonl",
             (_, InputFormat::Csv) => "bids.csv",
+            (_, InputFormat::Parquet) => "bids.parquet",
         }
     }
 }

@@ -5,8 +5,12 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
+use ardea_columns::arrow_array::cast::AsArray;
+use ardea_columns::arrow_array::types::{Int64Type, UInt64Type};
 use ardea_nexmark::DOLLAR_TO_EURO;
 use foldhash::fast::FixedState;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::Deserialize;
 
 use super::{InputFormat, InputParams, InputQuery};
@@ -46,12 +50,12 @@ struct JsonEvent<'a> {
 /// Computes the query; returns the number of its results. Those of query 1 are also written, into a
 /// file that is removed at once.
 pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
-    let mut lines = BufReader::with_capacity(BUFFER_BYTES, File::open(input)?);
+    let open = || Ok::<_, io::Error>(BufReader::with_capacity(BUFFER_BYTES, File::open(input)?));
     match params.query {
         InputQuery::Q1 => {
             let mut out = BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile()?);
             let mut results = 0;
-            each_bid(params, &mut lines, |bid| {
+            each_bid(params, input, |bid| {
                 results += 1;
                 let RawBid {
                     auction,
@@ -70,7 +74,7 @@ pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
         }
         InputQuery::Q5 => {
             let mut slices: BTreeMap<i64, Counts<u64>> = BTreeMap::new();
-            each_bid(params, &mut lines, |bid| {
+            each_bid(params, input, |bid| {
                 let slice = slices
                     .entry(bid.date_time.div_euclid(SLIDE_MS))
                     .or_default();
@@ -81,6 +85,7 @@ pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
         }
         InputQuery::Words => {
             let mut counts = Counts::<String>::default();
+            let mut lines = open()?;
             let mut line = String::new();
             while lines.read_line(&mut line)? > 0 {
                 for word in line.split_ascii_whitespace() {
@@ -98,22 +103,55 @@ pub(super) fn results(params: &InputParams, input: &Path) -> io::Result<u64> {
 
 fn each_bid(
     params: &InputParams,
-    lines: &mut impl BufRead,
+    input: &Path,
     mut take: impl FnMut(RawBid) -> io::Result<()>,
 ) -> io::Result<()> {
+    if params.format == InputFormat::Parquet {
+        return each_bid_of_parquet(input, take);
+    }
+    let mut lines = BufReader::with_capacity(BUFFER_BYTES, File::open(input)?);
     let mut line = Vec::new();
     let mut is_header = params.format == InputFormat::Csv;
     while lines.read_until(b'\n', &mut line)? > 0 {
         let bid = match params.format {
             InputFormat::Json => bid_of_json(&line)?,
             InputFormat::Csv if is_header => None,
-            InputFormat::Csv => Some(bid_of_csv(&line)?),
+            InputFormat::Csv | InputFormat::Parquet => Some(bid_of_csv(&line)?),
         };
         is_header = false;
         if let Some(bid) = bid {
             take(bid)?;
         }
         line.clear();
+    }
+    Ok(())
+}
+
+/// Reads the columns that the queries need.
+fn each_bid_of_parquet(
+    input: &Path,
+    mut take: impl FnMut(RawBid) -> io::Result<()>,
+) -> io::Result<()> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(input)?)?;
+    let names = ["auction", "bidder", "price", "date_time"];
+    let mask = ProjectionMask::columns(builder.parquet_schema(), names);
+    for batch in builder
+        .with_projection(mask)
+        .with_batch_size(8192)
+        .build()?
+    {
+        let batch = batch.map_err(io::Error::other)?;
+        let numbers = |at: usize| batch.column(at).as_primitive::<UInt64Type>().values();
+        let times = batch.column(3).as_primitive::<Int64Type>().values();
+        let columns = numbers(0).iter().zip(numbers(1)).zip(numbers(2)).zip(times);
+        for (((auction, bidder), price), date_time) in columns {
+            take(RawBid {
+                auction: *auction,
+                bidder: *bidder,
+                price: *price,
+                date_time: *date_time,
+            })?;
+        }
     }
     Ok(())
 }

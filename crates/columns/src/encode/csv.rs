@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ardea_connectors::files::{Compression, WrittenOutput};
+use ardea_connectors::files::{Compression, OutputContent};
 use ardea_connectors::format::BatchEncode;
 use ardea_core::{Error, ErrorCode, Result};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 
-use super::values::{ColumnValues, Value};
+use super::values::{ColumnValues, FieldValue};
 use super::{ColumnEncode, Refuse, first_line, other_batch, write_rows};
 use crate::batch::ColumnBatch;
 use crate::error::arrow_error;
@@ -122,7 +122,7 @@ impl BatchEncode for CsvEncoder {
         self.header = self.header().ok().map(Into::into);
     }
 
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()> {
         if !output.is_readable() {
             self.header = None;
             return Ok(());
@@ -191,14 +191,19 @@ impl BatchEncode for CsvEncoder {
 
 impl CsvEncoder {
     #[inline]
-    fn write_value(&self, value: Value<'_>, of: &Field, out: &mut Vec<u8>) -> Result<(), String> {
+    fn write_value(
+        &self,
+        value: FieldValue<'_>,
+        of: &Field,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
         let written = match value {
-            Value::Null => return Ok(()),
-            Value::Bool(value) => serde_json::to_writer(out, &value),
-            Value::Int(value) => serde_json::to_writer(out, &value),
-            Value::UInt(value) => serde_json::to_writer(out, &value),
-            Value::Float(value) if value.is_finite() => serde_json::to_writer(out, &value),
-            Value::Float(value) => {
+            FieldValue::Null => return Ok(()),
+            FieldValue::Bool(value) => serde_json::to_writer(out, &value),
+            FieldValue::Int(value) => serde_json::to_writer(out, &value),
+            FieldValue::UInt(value) => serde_json::to_writer(out, &value),
+            FieldValue::Float(value) if value.is_finite() => serde_json::to_writer(out, &value),
+            FieldValue::Float(value) => {
                 let text = match (value.is_nan(), value > 0.0) {
                     (true, _) => "NaN",
                     (false, true) => "inf",
@@ -207,13 +212,13 @@ impl CsvEncoder {
                 out.extend_from_slice(text.as_bytes());
                 return Ok(());
             }
-            Value::Text("") if of.is_nullable() && !self.empty_as_null => {
+            FieldValue::Text("") if of.is_nullable() && !self.empty_as_null => {
                 let name = of.name();
                 return Err(format!(
                     "the empty text in {name:?} would read back as null"
                 ));
             }
-            Value::Text(text) => return write_text(text, self.delimiter, out),
+            FieldValue::Text(text) => return write_text(text, self.delimiter, out),
         };
         written.map_err(|error| error.to_string())
     }

@@ -1,12 +1,12 @@
 //! Records in columns as JSON lines.
 
-use ardea_connectors::files::{Compression, WrittenOutput};
+use ardea_connectors::files::{Compression, OutputContent};
 use ardea_connectors::format::BatchEncode;
 use ardea_core::Result;
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 
-use super::values::{ColumnValues, Value};
+use super::values::{ColumnValues, FieldValue};
 use super::{ColumnEncode, Refuse, write_rows};
 use crate::batch::ColumnBatch;
 use crate::error::arrow_error;
@@ -39,7 +39,7 @@ impl BatchEncode for JsonEncoder {
 
     fn begin(&mut self) {}
 
-    fn resume_from(&mut self, _: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, _: &mut OutputContent) -> Result<()> {
         Ok(())
     }
 
@@ -133,18 +133,18 @@ impl<'a> JsonColumns<'a> {
 }
 
 #[inline]
-fn write_value(value: Value<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+fn write_value(value: FieldValue<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let written = match value {
-        Value::Null => {
+        FieldValue::Null => {
             out.extend_from_slice(b"null");
             return Ok(());
         }
-        Value::Bool(value) => serde_json::to_writer(out, &value),
-        Value::Int(value) => serde_json::to_writer(out, &value),
-        Value::UInt(value) => serde_json::to_writer(out, &value),
-        Value::Float(value) if value.is_finite() => serde_json::to_writer(out, &value),
-        Value::Float(value) => return Err(format!("JSON has no number {value}")),
-        Value::Text(value) => serde_json::to_writer(out, value),
+        FieldValue::Bool(value) => serde_json::to_writer(out, &value),
+        FieldValue::Int(value) => serde_json::to_writer(out, &value),
+        FieldValue::UInt(value) => serde_json::to_writer(out, &value),
+        FieldValue::Float(value) if value.is_finite() => serde_json::to_writer(out, &value),
+        FieldValue::Float(value) => return Err(format!("JSON has no number {value}")),
+        FieldValue::Text(value) => serde_json::to_writer(out, value),
     };
     written.map_err(|error| error.to_string())
 }

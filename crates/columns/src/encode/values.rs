@@ -15,10 +15,10 @@ use arrow_schema::{ArrowError, DataType};
 /// The values of a column.
 pub(super) struct ColumnValues<'a> {
     nulls: Option<NullBuffer>,
-    values: Values<'a>,
+    values: TypedValues<'a>,
 }
 
-enum Values<'a> {
+enum TypedValues<'a> {
     Bool(BooleanArray),
     Int(Int64Array),
     UInt(UInt64Array),
@@ -29,7 +29,7 @@ enum Values<'a> {
 }
 
 /// A value of a record.
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -45,24 +45,24 @@ impl<'a> ColumnValues<'a> {
     pub(super) fn new(column: &'a ArrayRef) -> Result<Self, ArrowError> {
         let kind = column.data_type();
         let values = match kind {
-            DataType::Boolean => Values::Bool(column.as_boolean().clone()),
+            DataType::Boolean => TypedValues::Bool(column.as_boolean().clone()),
             _ if kind.is_signed_integer() => {
                 let values = cast(column, &DataType::Int64)?;
-                Values::Int(values.as_primitive::<Int64Type>().clone())
+                TypedValues::Int(values.as_primitive::<Int64Type>().clone())
             }
             _ if kind.is_unsigned_integer() => {
                 let values = cast(column, &DataType::UInt64)?;
-                Values::UInt(values.as_primitive::<UInt64Type>().clone())
+                TypedValues::UInt(values.as_primitive::<UInt64Type>().clone())
             }
             _ if kind.is_floating() => {
                 let values = cast(column, &DataType::Float64)?;
-                Values::Float(values.as_primitive::<Float64Type>().clone())
+                TypedValues::Float(values.as_primitive::<Float64Type>().clone())
             }
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
                 let values = cast(column, &DataType::Utf8)?;
-                Values::Text(values.as_string::<i32>().clone())
+                TypedValues::Text(values.as_string::<i32>().clone())
             }
-            _ => Values::Other(
+            _ => TypedValues::Other(
                 ArrayFormatter::try_new(column, &OPTIONS)?,
                 RefCell::default(),
             ),
@@ -76,23 +76,23 @@ impl<'a> ColumnValues<'a> {
     pub(super) fn with_value<R>(
         &self,
         row: usize,
-        write: impl FnOnce(Value<'_>) -> Result<R, String>,
+        write: impl FnOnce(FieldValue<'_>) -> Result<R, String>,
     ) -> Result<R, String> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            return write(Value::Null);
+            return write(FieldValue::Null);
         }
         let value = match &self.values {
-            Values::Bool(values) => Value::Bool(values.value(row)),
-            Values::Int(values) => Value::Int(values.value(row)),
-            Values::UInt(values) => Value::UInt(values.value(row)),
-            Values::Float(values) => Value::Float(values.value(row)),
-            Values::Text(values) => Value::Text(values.value(row)),
-            Values::Other(texts, place) => {
+            TypedValues::Bool(values) => FieldValue::Bool(values.value(row)),
+            TypedValues::Int(values) => FieldValue::Int(values.value(row)),
+            TypedValues::UInt(values) => FieldValue::UInt(values.value(row)),
+            TypedValues::Float(values) => FieldValue::Float(values.value(row)),
+            TypedValues::Text(values) => FieldValue::Text(values.value(row)),
+            TypedValues::Other(texts, place) => {
                 let mut text = place.borrow_mut();
                 text.clear();
                 let written = texts.value(row).write(&mut *text);
                 written.map_err(|error| error.to_string())?;
-                return write(Value::Text(&text));
+                return write(FieldValue::Text(&text));
             }
         };
         write(value)

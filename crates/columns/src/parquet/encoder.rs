@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_connectors::files::{Compression as FileCompression, WrittenOutput};
+use ardea_connectors::files::{Compression as FileCompression, OutputContent};
 use ardea_connectors::format::BatchEncode;
 use ardea_core::{Error, ErrorCode, Result};
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -68,18 +68,18 @@ pub struct ParquetEncoder {
     row_group_rows: Option<usize>,
     /// The columns of the stream, and those of the files.
     input: Option<(SchemaRef, SchemaRef)>,
-    /// The writer of the present part. The mutex is never locked: it lets threads share a format that
-    /// has no writer.
+    /// The writer of the present part. The mutex is never locked: it lets threads share a format
+    /// without a writer.
     part: Mutex<Option<ArrowWriter<Vec<u8>>>>,
     /// The size of the records that are in the writer.
     held_bytes: u64,
     /// The parts of the present output before the present one.
-    before: PartsBefore,
+    before: CompleteParts,
 }
 
 /// The parts of an output that are complete.
 #[derive(Default)]
-struct PartsBefore {
+struct CompleteParts {
     count: usize,
     bytes: u64,
     groups: Vec<RowGroupMetaData>,
@@ -87,7 +87,7 @@ struct PartsBefore {
     last: Option<FileMetaData>,
 }
 
-impl PartsBefore {
+impl CompleteParts {
     fn add(&mut self, last: FileMetaData, groups: &[RowGroupMetaData]) -> Result<()> {
         let moved = moved(groups, self.bytes, self.groups.len());
         self.groups.extend(moved.map_err(parquet_error)?);
@@ -179,11 +179,11 @@ impl ParquetEncoder {
 
     /// Appends a footer of the row groups of all parts.
     fn write_footer(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        let PartsBefore { groups, last, .. } = std::mem::take(&mut self.before);
+        let CompleteParts { groups, last, .. } = std::mem::take(&mut self.before);
         let Some(last) = last else { return Ok(()) };
-        let metadata = ParquetMetaDataBuilder::new(last).set_row_groups(groups);
-        let writer_of = metadata.build();
-        let writer = ParquetMetaDataWriter::new(out, &writer_of);
+        let metadata = ParquetMetaDataBuilder::new(last);
+        let metadata = metadata.set_row_groups(groups).build();
+        let writer = ParquetMetaDataWriter::new(out, &metadata);
         writer.finish().map_err(parquet_error)
     }
 }
@@ -197,7 +197,7 @@ impl Clone for ParquetEncoder {
             input: self.input.clone(),
             part: Mutex::default(),
             held_bytes: 0,
-            before: PartsBefore::default(),
+            before: CompleteParts::default(),
         }
     }
 }
@@ -235,10 +235,10 @@ impl BatchEncode for ParquetEncoder {
     fn begin(&mut self) {
         *self.slot() = None;
         self.held_bytes = 0;
-        self.before = PartsBefore::default();
+        self.before = CompleteParts::default();
     }
 
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()> {
         let unreadable = |error| {
             let what = "what has been written so far cannot be read";
             Error::new(ErrorCode::ReadFailed, what).because(error)

@@ -13,14 +13,14 @@ use super::open_file::{OpenFile, ParquetIdentity};
 
 /// A file to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ListedFile {
+pub(super) struct InputFile {
     pub path: PathBuf,
-    pub groups: ListedGroups,
+    pub groups: FileGroups,
 }
 
 /// The row groups of a file, and the identity of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct ListedGroups {
+pub(super) struct FileGroups {
     /// The number of the first row group among those of all files.
     pub first: u64,
     pub count: u64,
@@ -31,7 +31,7 @@ pub(super) struct ListedGroups {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowGroupList {
     /// In the order of the numbers of their row groups.
-    pub files: Vec<ListedFile>,
+    pub files: Vec<InputFile>,
     /// The errors of files that are left out.
     pub damaged: Vec<(PathBuf, Error)>,
 }
@@ -45,12 +45,12 @@ impl RowGroupList {
             let checked = opened.and_then(|file| file.check_columns(columns).map(|_| file));
             match checked {
                 Ok(file) => {
-                    let groups = ListedGroups {
+                    let groups = FileGroups {
                         first: list.row_groups(),
                         count: file.row_groups() as u64,
                         file: file.identity,
                     };
-                    list.files.push(ListedFile { path, groups });
+                    list.files.push(InputFile { path, groups });
                 }
                 Err(error) => list.damaged.push((path, error)),
             }
@@ -65,7 +65,7 @@ impl RowGroupList {
     }
 
     /// Returns the file of a row group, and the number of the row group in it.
-    pub fn find(&self, number: u64) -> Option<(&ListedFile, usize)> {
+    pub fn find(&self, number: u64) -> Option<(&InputFile, usize)> {
         let after = self
             .files
             .partition_point(|file| file.groups.first <= number);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
 
-use super::listing::{ListedFile, ListedGroups, RowGroupList};
+use super::listing::{FileGroups, InputFile, RowGroupList};
 use super::open_file::{GroupReader, OpenFile, cannot_read};
 use crate::batch::{ColumnBatch, emit};
 use crate::encode::write_json_lines;
@@ -103,6 +104,8 @@ impl ReadGroupsP {
     }
 
     fn report_damage(&self, origin: &str, error: &Error) -> Result<()> {
+        // Standard error may be closed; the dead letter has the same text.
+        let _ = writeln!(io::stderr().lock(), "ardea: {error}; the rest is read");
         let mut damaged = BadRecords::new(OnError::DeadLetter);
         damaged.attach(self.bad.context());
         damaged.report(|| origin.to_string(), Vec::new, error)
@@ -212,7 +215,7 @@ impl ReadGroupsP {
 /// Opens a row group at a record. Keeps the file open for the next one.
 fn open_group(
     open: &mut Option<OpenFile>,
-    listed: &ListedFile,
+    listed: &InputFile,
     (group, row): (usize, u64),
     reading: &GroupReading,
 ) -> Result<GroupReader> {
@@ -317,8 +320,8 @@ impl Checkpointed for ReadGroupsP {
                 FILES => {
                     let (_, path) = kept::written_by(&entry)?;
                     let path = PathBuf::from(OsStr::from_bytes(path));
-                    let groups: ListedGroups = kept::value(&entry)?;
-                    self.restored.files.push(ListedFile { path, groups });
+                    let groups: FileGroups = kept::value(&entry)?;
+                    self.restored.files.push(InputFile { path, groups });
                 }
                 ROWS => {
                     for (number, rows) in kept::value::<Vec<(u64, u64)>>(&entry)? {

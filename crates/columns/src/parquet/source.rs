@@ -14,15 +14,8 @@ use super::listing::SharedList;
 use super::open_file::{OpenFile, column_type};
 use super::read_groups::{GroupReading, ReadGroupsP};
 use crate::decode::BATCH_ROWS;
+use crate::files::ColumnSelection;
 use crate::stream::{ColumnRecord, ColumnSource};
-
-/// The columns that are read.
-#[derive(Clone, Debug)]
-enum ColumnSelection {
-    All,
-    Named(Vec<String>),
-    Schema(SchemaRef),
-}
 
 /// A source that reads Parquet files: a file, or the files of a directory in the order of their
 /// names.

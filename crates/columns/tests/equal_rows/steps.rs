@@ -11,10 +11,22 @@ use arrow_schema::DataType;
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use crate::bids::{Bid, bids, schema};
+use crate::bids::{Bid, bids, nodes, schema};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn both_copies_of_a_stream_have_all_records(bids in bids(), node in nodes()) {
+        let p = Pipeline::new("copies");
+        let all = p.read_from(items(bids.clone())).into_columns(schema());
+        let (one, two) = all.tee();
+        let (one, two) = (one.rows::<Bid>().collect(), two.filter(col("price").gt(5)).rows::<Bid>().collect());
+        p.run_with(node).unwrap();
+        let high = bids.iter().filter(|bid| bid.price > Some(5)).cloned();
+        prop_assert_eq!(two.take(), high.collect::<Vec<_>>());
+        prop_assert_eq!(one.take(), bids);
+    }
 
     #[test]
     fn rows_are_the_same_after_a_way_through_columns(bids in bids()) {

@@ -43,8 +43,8 @@ fn list_of(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists the files of a path in the local file system whose names end in `suffix`; see [`listed`]. A
-/// path to a file is returned whatever its name.
+/// Lists the files of a path in the local file system whose names end in `suffix`; see [`listed`].
+/// A path to a file is returned whatever its name.
 ///
 /// # Errors
 /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the path cannot be read, or if the

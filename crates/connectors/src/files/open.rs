@@ -98,6 +98,8 @@ impl FileOpener {
     fn open_file(&self, path: &Path, block_bytes: Option<u64>) -> Result<OpenFile> {
         match &self.store {
             FileStore::Local => {
+                // The system reads local files ahead.
+                let _ = block_bytes;
                 let failed = |error| cannot_read(path, error);
                 let file = open_at_once(path).map_err(failed)?;
                 Ok(match file.metadata().map_err(failed)?.is_file() {

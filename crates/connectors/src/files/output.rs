@@ -7,7 +7,7 @@ use ardea_core::{
     StateShape, Timestamp,
 };
 
-use super::written_output::WrittenOutput;
+use super::output_content::OutputContent;
 
 /// A file that is being written.
 pub(super) trait OutputFile: Send + 'static {
@@ -32,7 +32,7 @@ pub(super) struct ResumedFile<F> {
     pub file: F,
     /// The wall-clock time when the file was started; `None` in states of earlier versions.
     pub begun: Option<Timestamp>,
-    pub content: WrittenOutput,
+    pub content: OutputContent,
 }
 
 /// The unfinished files of an earlier attempt.

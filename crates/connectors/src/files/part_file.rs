@@ -11,8 +11,8 @@ use flate2::write::GzEncoder;
 use rustix::fs::OFlags;
 
 use super::finished_file::{FinishedFile, reopened};
+use super::output_content::OutputContent;
 use super::special_file::{ReadyEvent, SpecialFile};
-use super::written_output::WrittenOutput;
 
 /// The mode of a new file before the umask is applied.
 const NEW_FILE: u32 = 0o666;
@@ -333,9 +333,9 @@ impl PartFile {
     }
 
     /// Opens the content written so far for reading.
-    pub(super) fn written_so_far(&self) -> io::Result<WrittenOutput> {
+    pub(super) fn written_so_far(&self) -> io::Result<OutputContent> {
         let file = File::open(self.part.as_deref().unwrap_or(&self.path))?;
-        Ok(WrittenOutput::new(
+        Ok(OutputContent::new(
             file,
             self.compression != Compression::None,
         ))

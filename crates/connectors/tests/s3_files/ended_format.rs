@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_connectors::files::{self, FileSink, WrittenOutput};
+use ardea_connectors::files::{self, FileSink, OutputContent};
 use ardea_connectors::format::BatchEncode;
 use ardea_core::{
     Epoch, ErrorCode, Guarantee, InstanceContext, ProcessorSupplier, Result, Rows, SnapshotRequest,
@@ -22,7 +22,7 @@ impl BatchEncode for EndedLines {
 
     fn begin(&mut self) {}
 
-    fn resume_from(&mut self, output: &mut WrittenOutput) -> Result<()> {
+    fn resume_from(&mut self, output: &mut OutputContent) -> Result<()> {
         assert!(output.file().is_err(), "an object cannot be read");
         Ok(())
     }

@@ -9,8 +9,7 @@ mod windows;
 
 use std::sync::Arc;
 
-use ardea_columns::files::{self, ColumnFiles};
-use ardea_columns::{ColumnArgument, Columns, Expr, col};
+use ardea_columns::{ColumnArgument, ColumnSource, Columns, Expr, col, files};
 use ardea_core::{Bounded, Result};
 use ardea_pipeline::{Pipeline, Timed, Untimed};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
@@ -58,12 +57,22 @@ pub fn build(run: &QueryRun) -> Result<Pipeline> {
 
 impl QueryRun {
     /// Returns a source of these fields of the input.
-    fn columns(&self, fields: Vec<Field>) -> ColumnFiles {
+    fn columns(&self, fields: Vec<Field>) -> ColumnSource<Bounded> {
+        let schema = Arc::new(Schema::new(fields));
+        #[cfg(feature = "parquet")]
+        if self.is_parquet() {
+            return files::parquet(&self.input).schema(schema).into();
+        }
         let files = match self.is_csv() {
             true => files::csv(&self.input),
             false => files::json_lines(&self.input),
         };
-        files.schema(Arc::new(Schema::new(fields)))
+        files.schema(schema).into()
+    }
+
+    /// Returns true if the name of the input is that of a Parquet file.
+    fn is_parquet(&self) -> bool {
+        self.input.extension().is_some_and(|it| it == "parquet")
     }
 
     /// Writes results as JSON lines. On the standard output, they are rows of `T`.
@@ -106,17 +115,22 @@ fn events(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Unti
     Columns::read_from(p, run.columns(fields))
 }
 
-/// Returns these fields of the events of one kind.
-fn of_kind(run: &QueryRun, p: &Pipeline, kind: &str, names: &[&str]) -> Columns<Bounded, Untimed> {
-    events(run, p, names)
+/// Returns the events of one kind, with these fields.
+fn of_kind<E>(
+    events: Columns<Bounded, E>,
+    kind: &str,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Columns<Bounded, E> {
+    let names = names.into_iter();
+    events
         .filter(col("kind").eq(kind))
-        .select(names.iter().map(|name| required(name)))
+        .select(names.map(required))
 }
 
-/// Returns these fields of the bids of the input: of a CSV file each record is one.
-fn bids(run: &QueryRun, p: &Pipeline, names: &[&str]) -> Columns<Bounded, Untimed> {
-    if !run.is_csv() {
-        return of_kind(run, p, "bid", names);
+/// Returns these fields of the bids of the input: of a CSV or Parquet file each record is one.
+fn bids(run: &QueryRun, p: &Pipeline, names: &[&'static str]) -> Columns<Bounded, Untimed> {
+    if !run.is_csv() && !run.is_parquet() {
+        return of_kind(events(run, p, names), "bid", names.iter().copied());
     }
     let fields = names
         .iter()

@@ -16,8 +16,8 @@ use super::output_state::{OutputState, PendingObject, UploadState};
 use super::upload::{ObjectUpload, UploadClient};
 use crate::files::claim::Claim;
 use crate::files::output::{FileOutput, OutputFile, ResumedFile, ResumedOutput};
+use crate::files::output_content::OutputContent;
 use crate::files::plan::Plan;
-use crate::files::written_output::WrittenOutput;
 
 /// The output of an instance in a bucket. An object exists once its upload is completed, which
 /// happens at the commit of its epoch in a job with state.
@@ -236,7 +236,7 @@ impl FileOutput for BucketOutput {
             if resumed.is_same {
                 open = Some(ResumedFile {
                     begun,
-                    content: WrittenOutput::of_object(first_line(&upload)),
+                    content: OutputContent::of_object(first_line(&upload)),
                     file: upload,
                 });
             } else {

@@ -8,16 +8,24 @@ use ardea_pipeline::{JoinInterval, Pipeline, Timed};
 
 use super::super::QueryRun;
 use super::super::auctions::{OfCategory, OfSeller};
-use super::{bids, of_kind, timed};
+use super::{events, of_kind, timed};
 
 /// Returns each auction with at least one valid bid, and its highest price. A bid counts if it is
 /// made while the auction is open.
 fn won(run: &QueryRun, p: &Pipeline) -> Columns<Bounded, Timed> {
-    let fields = ["id", "seller", "category", "expires", "date_time"];
-    let auctions = timed(run, of_kind(run, p, "auction", &fields));
-    let auctions = auctions.select(["id", "seller", "category", "expires"]);
-    let bids = timed(run, bids(run, p, &["auction", "price", "date_time"]));
-    let bids = bids.select([
+    let fields = [
+        "id",
+        "seller",
+        "category",
+        "expires",
+        "auction",
+        "price",
+        "date_time",
+    ];
+    let is_person = col("kind").eq("person");
+    let (auctions, bids) = timed(run, events(run, p, &fields).filter(!is_person)).tee();
+    let auctions = of_kind(auctions, "auction", ["id", "seller", "category", "expires"]);
+    let bids = of_kind(bids, "bid", ["auction", "price", "date_time"]).select([
         col("auction"),
         col("price"),
         col("date_time").alias("bid_time"),

@@ -12,24 +12,28 @@ use serde::{Deserialize, Serialize};
 
 use super::super::QueryRun;
 use super::super::joins::{LocalItem, WithSide};
-use super::{bids, of_kind, timed};
+use super::{bids, events, of_kind, timed};
 use crate::SIDE_KEYS;
 use crate::catalogue::FIRST_CATEGORY;
 
 pub(super) fn q3(run: &QueryRun, p: &Pipeline) {
+    let fields = [
+        "id",
+        "name",
+        "city",
+        "state",
+        "seller",
+        "category",
+        "date_time",
+    ];
     let state = |state: &str| col("state").eq(state);
-    let fields = ["id", "name", "city", "state", "date_time"];
-    let persons =
-        of_kind(run, p, "person", &fields).filter(state("OR").or(state("ID")).or(state("CA")));
-    let persons = timed(run, persons).select(["id", "name", "city", "state"]);
-    let auctions = of_kind(
-        run,
-        p,
-        "auction",
-        &["id", "seller", "category", "date_time"],
-    )
-    .filter(col("category").eq(FIRST_CATEGORY));
-    let auctions = timed(run, auctions).select([col("seller"), col("id").alias("auction")]);
+    let is_local = state("OR").or(state("ID")).or(state("CA"));
+    let is_wanted = col("category").eq(FIRST_CATEGORY);
+    let wanted = events(run, p, &fields).filter(is_local.or(is_wanted));
+    let (persons, auctions) = timed(run, wanted).tee();
+    let persons = of_kind(persons, "person", ["id", "name", "city", "state"]);
+    let auctions = of_kind(auctions, "auction", ["id", "seller"])
+        .select([col("seller"), col("id").alias("auction")]);
     let at_any_time = JoinInterval::between(Duration::MAX, Duration::MAX);
     let results = persons
         .key_by(["id"])

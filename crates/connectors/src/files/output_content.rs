@@ -7,7 +7,7 @@ use crate::decompressed::Decompressed;
 
 /// The content of an output that is continued. It ends where the next bytes will be written.
 #[derive(Debug)]
-pub struct WrittenOutput(Content);
+pub struct OutputContent(Content);
 
 #[derive(Debug)]
 enum Content {
@@ -24,9 +24,9 @@ enum Content {
     FirstLine(Option<Cursor<Vec<u8>>>),
 }
 
-impl WrittenOutput {
+impl OutputContent {
     pub(super) fn new(file: File, is_compressed: bool) -> Self {
-        WrittenOutput(Content::File {
+        OutputContent(Content::File {
             file,
             is_compressed,
         })
@@ -35,7 +35,7 @@ impl WrittenOutput {
     /// Returns the content of an object with this first line; `None` if it is not known.
     #[cfg(feature = "s3")]
     pub(super) fn of_object(first_line: Option<Vec<u8>>) -> Self {
-        WrittenOutput(Content::FirstLine(first_line.map(Cursor::new)))
+        OutputContent(Content::FirstLine(first_line.map(Cursor::new)))
     }
 
     /// Returns false if the output has content that cannot be read: an object of a bucket whose
@@ -56,8 +56,8 @@ impl WrittenOutput {
     }
 
     /// Returns a reader of the content before compression. It starts where the file is positioned:
-    /// initially, at the beginning. Of an object of a bucket, it returns at least the first line, if
-    /// it [can be read](Self::is_readable).
+    /// initially, at the beginning. Of an object of a bucket, it returns the first line, if it
+    /// [can be read](Self::is_readable).
     pub fn decompressed(&mut self) -> impl Read {
         let reader: Box<dyn Read + '_> = match &mut self.0 {
             Content::File {
