@@ -14,6 +14,8 @@ const SCHEME: &str = "s3://";
 const REQUEST: Duration = Duration::from_secs(30);
 /// The timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The number of retries that fit into [`RETRY_TIMEOUT`] at the shortest delays.
+const MAX_RETRIES: usize = 200;
 /// The time limit for all retries of a request together.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -149,7 +151,8 @@ impl BucketPrefix {
                     max_backoff: Duration::from_secs(4),
                     base: 2.0,
                 },
-                max_retries: 12,
+                // The delays are random and may all be short: the time is the limit.
+                max_retries: MAX_RETRIES,
                 retry_timeout: RETRY_TIMEOUT,
             })
             .build()

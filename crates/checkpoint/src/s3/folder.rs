@@ -206,10 +206,8 @@ impl ObjectStore for S3Store {
 
     fn probe(&self) -> Result<()> {
         let token = ardea_core::unique_number();
-        let path = self
-            .prefix
-            .clone()
-            .join(format!("probe-{token:016x}.probe"));
+        let name = format!("probe-{token:016x}.probe");
+        let path = self.bucket.prefix().clone().join(name);
         match self.write_twice(path)? {
             PutAttempt::KeptApart => Ok(()),
             PutAttempt::Replaced => Err(unconditional(

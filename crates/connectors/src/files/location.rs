@@ -145,12 +145,13 @@ impl SourceFile {
     /// Announces that bytes from `offset` on will be read.
     pub fn will_read(&self, offset: u64) {
         match self {
-            SourceFile::Local(_) => {}
+            SourceFile::Local(_) => {
+                // The system reads local files ahead.
+                let _ = offset;
+            }
             #[cfg(feature = "s3")]
             SourceFile::Object(object) => object.will_read(offset),
         }
-        // Without buckets, local files need no announcement.
-        let _ = offset;
     }
 
     /// Returns the local file; `None` for an object.

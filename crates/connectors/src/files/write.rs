@@ -89,7 +89,7 @@ pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> File
 /// Output becomes visible exactly once: a file gets its name when it is complete *and* an epoch
 /// that covers all of it is committed. The content is durable before.
 ///
-/// * An unsuitable file system is refused at the start of the job ([`ErrorCode::StoreUnsuitable`]):
+/// * An unsuitable file system is refused at the start of the job ([`StoreUnsuitable`]):
 ///   one without locks, `fsync` of files and folders, or atomic renames.
 /// * Files may span epochs. After a failure the uncommitted bytes are truncated from the `….part`,
 ///   and their records are written again.
@@ -104,6 +104,8 @@ pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> File
 /// * The upload of an object is completed when an epoch that covers all of it is committed. After a
 ///   failure the next attempt continues the upload at its last snapshot, which contains the bytes
 ///   after the last part: at most 8 MiB per instance.
+///
+/// [`StoreUnsuitable`]: ardea_core::ErrorCode::StoreUnsuitable
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
