@@ -154,7 +154,7 @@ metrics! {
     LINK_CONNECTED = "ardea_link_connected", Gauge, LINK, Sum, "1 while there is a connection of this transport to the peer, else 0";
     RING_CAPACITY = "ardea_ring_capacity_bytes", Gauge, LINK, Sum, "size of the ring in shared memory through which frames of the peer arrive; this and the five below exist for connections of the transport `shm`";
     RING_FILL = "ardea_ring_fill_bytes", Gauge, LINK, Sum, "bytes in that ring that were not received yet";
-    RING_MESSAGES = "ardea_ring_messages_total", Counter, LINK, Sum, "messages received through that ring, each with all frames that the peer sent at once";
+    RING_MESSAGES = "ardea_ring_messages_total", Counter, LINK, Sum, "messages received through that ring, each with up to 64 KiB of frames that the peer sent together";
     RING_ABANDONED = "ardea_ring_abandoned_slots_total", Counter, LINK, Sum, "slots of that ring that the peer reserved and gave up, or did not complete before its end";
     RING_SLEEPS = "ardea_ring_sleeps_total", Counter, LINK, Sum, "times that the network thread slept while that ring was empty";
     RING_FULL = "ardea_ring_full_total", Counter, LINK, Sum, "times that the network thread had to wait for room in the ring to the peer";

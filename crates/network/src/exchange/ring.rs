@@ -43,6 +43,7 @@ use std::os::fd::OwnedFd;
 use ardea_core::{Error, ErrorCode};
 use ardea_shm::{RingOffer, RingProducer, RingSize};
 
+use crate::exchange::assembler::AssemblerConfig;
 use crate::exchange::disconnect::{DisconnectReason, Disconnected};
 use crate::exchange::frame::{Frame, SendBuffer};
 use crate::exchange::framed::{Framed, FramedConfig};
@@ -60,7 +61,7 @@ pub struct RingCounts {
     pub capacity_bytes: u64,
     /// Bytes in that ring that were not received yet.
     pub fill_bytes: u64,
-    /// Messages received through rings; each has the frames of one flush, or a part of them.
+    /// Messages received through rings, each with frames that were sent together.
     pub messages: u64,
     /// Slots of received rings that were given up by their producer.
     pub abandoned: u64,
@@ -168,7 +169,12 @@ impl RingConnection {
 
     /// Creates a ring for received frames. Returns its description and its file.
     fn create_ring(&mut self, size: RingSize) -> Result<([u8; RingOffer::BYTES], OwnedFd), Error> {
-        let (assembler, max_payload) = (self.config.assembler, self.max_payload.unwrap_or(0));
+        let max_payload = self.max_payload.unwrap_or(0);
+        let config = self.config.assembler;
+        let assembler = AssemblerConfig {
+            block_bytes: config.block_bytes.min(reader::BLOCK_BYTES),
+            ..config
+        };
         let (ring, offer) = ReceiveRing::new(size)?;
         let file = offer.file()?;
         match &mut self.reader {

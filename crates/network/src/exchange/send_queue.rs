@@ -71,6 +71,25 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Returns the number of bytes of the first unsent buffers that have at most `most` bytes
+    /// together. A longer first buffer is split.
+    pub(crate) fn whole_bytes(&self, most: usize) -> usize {
+        let mut whole = 0;
+        let mut skip = self.written;
+        for parcel in self.unsent.iter().take(PIECES / 2) {
+            let rest = parcel.len() - std::mem::take(&mut skip);
+            if whole + rest > most {
+                break;
+            }
+            whole += rest;
+        }
+        if whole > 0 {
+            whole
+        } else {
+            most.min(self.bytes)
+        }
+    }
+
     /// Passes the first unsent bytes to `write`, in slices of which none is empty. There may be
     /// more bytes than these.
     pub(crate) fn with_pieces<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
@@ -101,5 +120,32 @@ impl SendQueue {
             self.written -= front.len();
             self.unsent.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(lengths: &[usize]) -> SendQueue {
+        let mut queue = SendQueue::new(1 << 20, 64);
+        for &length in lengths {
+            let bundle = Payload::copy_of(&vec![7; length]);
+            queue.push(SendBuffer::Bundle(bundle)).unwrap();
+        }
+        queue
+    }
+
+    #[test]
+    fn buffers_that_fit_are_whole_and_a_longer_one_is_split() {
+        assert_eq!(queue(&[]).whole_bytes(100), 0);
+        assert_eq!(queue(&[30, 40, 50]).whole_bytes(100), 70);
+        assert_eq!(queue(&[30, 40, 30]).whole_bytes(100), 100);
+        let mut queue = queue(&[250, 30]);
+        assert_eq!(queue.whole_bytes(100), 100);
+        queue.advance(200);
+        assert_eq!(queue.whole_bytes(100), 80);
+        queue.advance(80);
+        assert_eq!((queue.whole_bytes(100), queue.bytes()), (0, 0));
     }
 }

@@ -19,6 +19,9 @@ pub(super) const FIRST_SIZE: RingSize = RingSize::of_bytes(256 << 10);
 /// Number of messages after which the size of the ring is compared with them.
 const SIZE_INTERVAL: u64 = 1024;
 
+/// Maximum size of a block that messages are copied into, in bytes: two of the longest.
+pub(super) const BLOCK_BYTES: usize = 128 << 10;
+
 /// Number of bytes that are copied out of the ring before the frames in them are returned.
 const FILL_BYTES: usize = 32 << 10;
 

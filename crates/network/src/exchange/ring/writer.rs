@@ -7,8 +7,12 @@ use crate::exchange::frame::SendBuffer;
 use crate::exchange::framed::FramedConfig;
 use crate::exchange::send_queue::SendQueue;
 
-/// Writes unsent buffers into a ring. A buffer is copied once, and takes several messages if it is
-/// longer than the longest one.
+/// Maximum length of a message, in bytes. It is a little more than the usual length of a full
+/// buffer: frames that lie in one message are not moved by the receiver.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Writes unsent buffers into a ring. A message has as many whole buffers as fit. A buffer is
+/// copied once, and takes several messages if it is longer than the longest one.
 #[derive(Debug)]
 pub(super) struct RingWriter {
     producer: RingProducer,
@@ -55,11 +59,9 @@ impl RingWriter {
     pub(super) fn flush(&mut self) -> Result<usize> {
         let mut moved = 0;
         while self.unsent.bytes() > 0 && moved < self.slice_bytes {
-            let most = self.next_length();
+            let length = self.next_length();
             let producer = &mut self.producer;
             let written: Result<usize> = self.unsent.with_pieces(|pieces| {
-                let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-                let length = length.min(most);
                 let Some(mut message) = producer.try_begin(TO, length)? else {
                     return Ok(0);
                 };
@@ -85,14 +87,15 @@ impl RingWriter {
         Ok(moved)
     }
 
-    /// Returns the greatest length of the next message.
+    /// Returns the length of the next message.
     fn next_length(&self) -> usize {
-        self.unsent.bytes().min(self.producer.max_unsplit())
+        let most = self.producer.max_unsplit().min(MAX_MESSAGE_BYTES);
+        self.unsent.whole_bytes(most)
     }
 
     /// Announces that the thread is about to sleep; returns false if unsent bytes can be moved.
     pub(super) fn may_sleep(&mut self) -> bool {
-        // The length of the next message, or more. A lost peer is reported by the socket.
+        // A lost peer is reported by the socket.
         self.unsent.bytes() == 0 || self.producer.may_sleep(self.next_length()).unwrap_or(true)
     }
 
