@@ -5,14 +5,14 @@ use arrow_schema::SchemaRef;
 
 use crate::stream::{ColumnRecord, failing};
 
-/// A function that returns the sink of a stream with these columns.
-type SinkFunction = Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>;
-
 /// A sink of [`ColumnBatch`](crate::ColumnBatch)es, which is bound to the columns of its stream.
 pub struct ColumnSink {
     name: String,
-    bind: SinkFunction,
+    bind: BindSink,
 }
+
+/// Returns the sink for a stream with these columns.
+type BindSink = Box<dyn FnOnce(&SchemaRef) -> Result<Sink<ColumnRecord>>>;
 
 impl ColumnSink {
     /// Creates a sink. `bind` returns it for the columns of the stream.
