@@ -109,7 +109,7 @@ mod tests {
         assert!(!producer.may_sleep(200).unwrap());
         assert_eq!(producer.counters().sleeps, 1);
         drop(consumer);
-        assert!(producer.may_sleep(200).is_err(), "nobody makes room");
+        assert!(producer.may_sleep(200).is_err(), "no consumer makes room");
     }
 
     #[test]
