@@ -8,6 +8,7 @@
 //! * [`KeyedState`]: one value per key, with timers and a time-to-live;
 //! * [`ListState`], [`MapState`]: a list or map per key, written entry by entry;
 //!   [`AggregatingState`]: an accumulator per key;
+//! * [`InstanceValue`]: one value per instance, such as a read position;
 //! * [`OperatorState`]: the states of an operator that has several;
 //! * [`TableState`]: one value per key, for values that nearly all change between two snapshots;
 //! * [`StateCodecs`]: the serializers of keys and values;
@@ -44,6 +45,7 @@ mod changes;
 mod codec;
 #[cfg(feature = "disk")]
 pub mod disk;
+mod instance_value;
 mod key_table;
 mod keyed_state;
 mod list_state;
@@ -61,6 +63,7 @@ pub use codec::{
     SerializedPart, StateCodecs, ValueReader, duplicate_entry, put_part, put_time, put_times,
     truncated_entry, unsaved_without, write_removed,
 };
+pub use instance_value::InstanceValue;
 pub use key_table::{ChangeListener, KeyIndex, KeyTable};
 pub use keyed_state::buffered_records::BufferedRecords;
 pub use keyed_state::timers::{KeyTimers, TimerKind, TimerSet};

@@ -6,13 +6,14 @@ use crate::collector::Collector;
 use crate::context::ComponentContext;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
+use crate::state::ComponentState;
 use crate::tuple::{Tuple, Tuples};
 
 /// The code of one bolt instance, which takes tuples and emits others.
 ///
 /// Calls come from one thread at a time. They must not block, unless the component is declared
 /// [`on_thread`](crate::BoltDeclarer::on_thread). The state is in the fields of the implementing
-/// type.
+/// type; [`state`](Bolt::state) returns the part that checkpoints contain.
 ///
 /// A tuple is acked when `execute` returns `Ok` for it, and tuples emitted meanwhile are anchored
 /// to it. If `execute` returns a failure, the tuple fails: the spout is notified and may emit it
@@ -25,7 +26,17 @@ pub trait Bolt: Send {
         Outputs::none()
     }
 
-    /// Called once before all other calls. A failure fails the job.
+    /// Returns the state of this instance that checkpoints contain. Called at any time; the same
+    /// declaration at each call.
+    ///
+    /// States are opened in [`prepare`](Bolt::prepare) and restored after it. A `KeyedState` must
+    /// have the keys of the bolt's fields grouping: a state with keys of another instance fails the
+    /// job.
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Undeclared
+    }
+
+    /// Called once before all other calls but [`state`](Bolt::state). A failure fails the job.
     fn prepare(&mut self, context: &ComponentContext) -> Outcome {
         let _ = context;
         Ok(())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    DeadLetter, Error, ErrorCode, Inbox, Instance, InstanceContext, OnError, Ordinal, Outbox,
-    Processor, Progress, Result, Watermark,
+    Checkpointed, DeadLetter, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, OnError,
+    Ordinal, Outbox, Processor, Progress, Result, Watermark,
 };
 
 use crate::ack_batcher::AckBatcher;
@@ -18,6 +18,7 @@ use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
+use crate::state::{StatefulComponent, UNSAVED_ACKS};
 use crate::tuple::{Origin, Tuples};
 
 /// The factory of a bolt's instances.
@@ -37,7 +38,7 @@ where
         wiring: &Arc<BoltWiring>,
         instance: Instance,
     ) -> Result<Box<dyn Processor>> {
-        let bolt = (self.0)()?;
+        let bolt = StatefulComponent::new((self.0)()?, B::state, instance);
         let tick = wiring.tick.or_else(|| bolt.tick_interval());
         let inputs = wiring
             .inputs
@@ -50,7 +51,6 @@ where
             tick: tick.filter(|tick| !tick.is_zero()),
             tick_due: None,
             running: None,
-            has_unfinished: true,
             has_seen_end: false,
         }))
     }
@@ -58,15 +58,14 @@ where
 
 /// One instance of a bolt, in the graph.
 pub(crate) struct BoltProcessor<B> {
-    bolt: B,
+    /// The bolt; it has ended if `finish` was called since the latest tuple.
+    bolt: StatefulComponent<B>,
     wiring: Arc<BoltWiring>,
     /// The origin of the tuples of each input.
     origins: Vec<Origin>,
     tick: Option<Duration>,
     tick_due: Option<Duration>,
     running: Option<Running>,
-    /// True if `finish` has not been called since the latest tuple.
-    has_unfinished: bool,
     /// True if all spouts are done: only replayed tuples follow.
     has_seen_end: bool,
 }
@@ -117,11 +116,11 @@ impl<B: Bolt> BoltProcessor<B> {
     /// Calls `finish` unless it was called since the latest tuple; returns true if all its output
     /// is sent.
     fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
-        if self.has_unfinished {
+        if !self.bolt.has_ended {
             if !self.has_room(outbox) {
                 return Ok(false);
             }
-            self.has_unfinished = false;
+            self.bolt.has_ended = true;
             self.call_bolt(outbox, |bolt, out| bolt.finish(out))?
                 .map_err(|failure| failure.into_error("the bolt could not finish"))?;
         }
@@ -184,7 +183,23 @@ fn unopened() -> Error {
 
 impl<B: Bolt> Processor for BoltProcessor<B> {
     fn unsaved_state(&self) -> Option<&'static str> {
-        Some("the state of a bolt, and which tuples were acked")
+        if self.wiring.ack_queues.is_some() {
+            return Some(UNSAVED_ACKS);
+        }
+        (!self.bolt.is_declared())
+            .then_some("the state of a bolt, which `Bolt::state` does not declare")
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.bolt.checkpointed()
+    }
+
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let is_flushed = self.flush(outbox)?;
+        Ok(Progress {
+            made: is_flushed,
+            done: is_flushed,
+        })
     }
 
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
@@ -229,7 +244,7 @@ impl<B: Bolt> Processor for BoltProcessor<B> {
         else {
             return Err(unopened());
         };
-        self.has_unfinished = true;
+        self.bolt.has_ended = false;
         let batch = inbox.batch::<TupleBatch>()?;
         let tuples = Tuples { batch, origin };
         let mut out = Collector::new(ledger, context);

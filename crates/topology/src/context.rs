@@ -29,6 +29,11 @@ impl ComponentContext {
         self.instance.instance
     }
 
+    /// Returns the context of the instance in the graph, with which a component opens its states.
+    pub fn instance_context(&self) -> &InstanceContext {
+        &self.instance
+    }
+
     /// Returns the present parallelism of `component`; `None` if no such component exists. The
     /// parallelism may change while the topology runs on a cluster.
     pub fn instances_of(&self, component: &str) -> Option<u32> {

@@ -11,6 +11,7 @@
 //!
 //! * [`TopologyBuilder`] describes a [`Topology`]; [`Outputs`] declares a component's streams;
 //! * [`Spout`] and [`Bolt`] are user code; [`SpoutCollector`] and [`Collector`] take its output;
+//! * [`ComponentState`] is the state of a component in checkpoints;
 //! * [`WindowedBolt`] processes many tuples at a time, by [`Window`];
 //! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], which has encoded tuples; [`Value`],
 //!   [`Encode`];
@@ -112,6 +113,7 @@ mod collector;
 mod context;
 mod failure;
 mod spout;
+mod state;
 mod window;
 
 mod bolt_processor;
@@ -145,6 +147,7 @@ pub use outputs::{DEFAULT_STREAM, Outputs};
 pub use registry::{Registry, Settings};
 pub use running::{CompleteLatency, RunningTopology, SpoutReport};
 pub use spout::{MessageId, Next, Spout, SpoutCollector};
+pub use state::ComponentState;
 pub use topology::Topology;
 pub use tuple::{Tuple, Tuples};
 pub use value::{Field, FieldWriter, List, Value};

@@ -12,6 +12,7 @@ use crate::emitter::{Emitter, To};
 use crate::encode::Values;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
+use crate::state::ComponentState;
 
 /// The id that a spout gives a tracked tuple, passed to [`Spout::ack`] or [`Spout::fail`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,7 +45,16 @@ pub trait Spout: Send {
     /// built, before `open`.
     fn outputs(&self) -> Outputs;
 
-    /// Called once before all other calls.
+    /// Returns the state of this instance that checkpoints contain, such as its read position.
+    /// Called at any time; the same declaration at each call.
+    ///
+    /// States are opened in [`open`](Spout::open) and restored after it. The spout continues from
+    /// the restored state at the next [`next_tuple`](Spout::next_tuple).
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Undeclared
+    }
+
+    /// Called once before all other calls but [`state`](Spout::state).
     fn open(&mut self, context: &ComponentContext) -> Outcome {
         let _ = context;
         Ok(())

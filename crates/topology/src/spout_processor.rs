@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Instance, InstanceContext, Outbox, OutboxRuntime, Processor, Progress,
-    Result, SourceControl, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, InstanceContext, Outbox, OutboxRuntime,
+    Processor, Progress, Result, SourceControl, Watermark,
 };
 
 use crate::ack_channel::AckQueues;
@@ -22,6 +22,7 @@ use crate::failure::Outcome;
 use crate::outputs::Outputs;
 use crate::running::SpoutCounters;
 use crate::spout::{Next, Spout, SpoutCollector};
+use crate::state::{StatefulComponent, UNSAVED_ACKS};
 
 /// The factory of a spout's instances.
 pub(crate) struct SpoutMaker<F>(pub(crate) F);
@@ -45,7 +46,7 @@ where
         instance: Instance,
     ) -> Result<Box<dyn Processor>> {
         Ok(Box::new(SpoutProcessor {
-            spout: (self.0)()?,
+            spout: StatefulComponent::new((self.0)()?, S::state, instance),
             wiring: Arc::clone(wiring),
             counters: wiring.instances.counters(instance.index),
             running: None,
@@ -55,7 +56,7 @@ where
 
 /// One instance of a spout, in the graph.
 pub(crate) struct SpoutProcessor<S> {
-    spout: S,
+    spout: StatefulComponent<S>,
     wiring: Arc<SpoutWiring>,
     counters: Arc<SpoutCounters>,
     running: Option<Running>,
@@ -139,7 +140,7 @@ impl<S: Spout> SpoutProcessor<S> {
         if actions.is_empty() {
             return false;
         }
-        notify_spout(&mut self.spout, actions, &self.counters);
+        notify_spout(&mut *self.spout, actions, &self.counters);
         running.is_exhausted &= actions.failed.is_empty();
         running.has_replayed &= actions.failed.is_empty();
         actions.clear();
@@ -374,7 +375,23 @@ fn message_tracker(
 
 impl<S: Spout> Processor for SpoutProcessor<S> {
     fn unsaved_state(&self) -> Option<&'static str> {
-        Some("the position of a spout: topologies have acks instead of a guarantee")
+        if self.wiring.ack_queues.is_some() {
+            return Some(UNSAVED_ACKS);
+        }
+        (!self.spout.is_declared())
+            .then_some("the position of a spout, which `Spout::state` does not declare")
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.spout.checkpointed()
+    }
+
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let is_flushed = self.flush(outbox)?;
+        Ok(Progress {
+            made: is_flushed,
+            done: is_flushed,
+        })
     }
 
     fn init(&mut self, context: &InstanceContext) -> Result<()> {

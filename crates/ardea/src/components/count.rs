@@ -1,12 +1,15 @@
 //! A bolt that counts.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ardea_config::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_topology::{Bolt, Collector, Outcome, Outputs, Settings, Tuple};
-use serde::Deserialize;
+use ardea_state::KeyedState;
+use ardea_topology::{
+    Bolt, Collector, ComponentContext, ComponentState, Outcome, Outputs, Settings, Tuple,
+};
+use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +29,7 @@ fn a_second() -> String {
 }
 
 /// The count of a word, and whether it has changed since it was emitted.
-#[derive(Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct WordCount {
     count: i64,
     has_changed: bool,
@@ -36,7 +39,12 @@ struct WordCount {
 pub(super) struct Count {
     field: String,
     every: Duration,
-    counts: HashMap<String, WordCount>,
+    counts: KeyedState<String, WordCount>,
+    /// The slots of words whose counts have changed since they were emitted, once each.
+    changed: Vec<u32>,
+    has_started: bool,
+    /// The word of the latest tuple.
+    word: String,
 }
 
 impl Count {
@@ -53,13 +61,28 @@ impl Count {
         Ok(Count {
             field,
             every: every_parsed,
-            counts: HashMap::new(),
+            counts: KeyedState::checkpointed("counts"),
+            changed: Vec::new(),
+            has_started: false,
+            word: String::new(),
         })
     }
 
+    /// Finds the changed words of a restored state, before its first use.
+    fn start(&mut self) {
+        if !std::mem::replace(&mut self.has_started, true) {
+            let counts = &self.counts;
+            let has_changed =
+                |slot: &u32| counts.get(*slot).is_some_and(|counted| counted.has_changed);
+            self.changed.extend((0..counts.slots()).filter(has_changed));
+        }
+    }
+
     fn emit_changes(&mut self, out: &mut Collector<'_>) -> Outcome {
-        for (word, counted) in &mut self.counts {
-            if std::mem::take(&mut counted.has_changed) {
+        self.start();
+        for slot in self.changed.drain(..) {
+            if let Some((word, counted)) = self.counts.update(slot) {
+                counted.has_changed = false;
                 out.emit((word.as_str(), counted.count))?;
             }
         }
@@ -72,14 +95,26 @@ impl Bolt for Count {
         Outputs::fields(["word", "count"])
     }
 
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Checkpointed(&mut self.counts)
+    }
+
+    fn prepare(&mut self, context: &ComponentContext) -> Outcome {
+        self.counts.open(context.instance_context())?;
+        Ok(())
+    }
+
     fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
         let word = tuple.str(&self.field)?;
-        let counted = match self.counts.get_mut(word) {
-            Some(counted) => counted,
-            None => self.counts.entry(word.to_string()).or_default(),
-        };
+        self.start();
+        self.word.clear();
+        self.word.push_str(word);
+        let key = Cow::Borrowed(&self.word);
+        let (slot, counted) = self.counts.entry(key, WordCount::default)?;
         counted.count += 1;
-        counted.has_changed = true;
+        if !std::mem::replace(&mut counted.has_changed, true) {
+            self.changed.push(slot);
+        }
         Ok(())
     }
 

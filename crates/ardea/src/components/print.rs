@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_topology::{Bolt, Collector, Failure, Outcome, Settings, Tuple, Tuples};
+use ardea_topology::{Bolt, Collector, ComponentState, Failure, Outcome, Settings, Tuple, Tuples};
 use serde::Deserialize;
 
 /// A bolt that prints tuples on standard output, one per line. A write error fails the job and not
@@ -49,6 +49,10 @@ impl Print {
 }
 
 impl Bolt for Print {
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Stateless
+    }
+
     fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
         self.add(tuple);
         self.print()

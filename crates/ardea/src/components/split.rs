@@ -1,7 +1,7 @@
 //! A bolt that splits texts into words.
 
 use ardea_core::Result;
-use ardea_topology::{Bolt, Collector, Outcome, Outputs, Settings, Tuple};
+use ardea_topology::{Bolt, Collector, ComponentState, Outcome, Outputs, Settings, Tuple};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -28,6 +28,10 @@ impl Split {
 impl Bolt for Split {
     fn outputs(&self) -> Outputs {
         Outputs::fields(["word"])
+    }
+
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Stateless
     }
 
     fn execute(&mut self, tuple: &Tuple<'_>, out: &mut Collector<'_>) -> Outcome {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
-use ardea_topology::{ComponentContext, Next, Outcome, Outputs, Settings, Spout, SpoutCollector};
-use serde::Deserialize;
+use ardea_state::InstanceValue;
+use ardea_topology::{
+    ComponentContext, ComponentState, Next, Outcome, Outputs, Settings, Spout, SpoutCollector,
+};
+use serde::{Deserialize, Serialize};
 
 /// The syllables of words.
 const SYLLABLES: [&str; 16] = [
@@ -30,15 +33,31 @@ fn one() -> u64 {
     1
 }
 
+/// The position of an instance in its sequence of words.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Position {
+    /// The state of the pseudorandom sequence; `None` before the first word.
+    random: Option<u64>,
+    /// The number of emitted words.
+    emitted: u64,
+}
+
+const START: Position = Position {
+    random: None,
+    emitted: 0,
+};
+
 /// A spout of random words: the same seed and instance give the same words.
 pub(super) struct Words {
     rate: Option<f64>,
-    left: Option<u64>,
+    total: Option<u64>,
     vocabulary: u32,
-    random: u64,
-    emitted: u64,
-    /// The clock, and the time at which the first word was due.
-    began: Option<(Clock, Duration)>,
+    /// The start of the pseudorandom sequence of this instance.
+    seed: u64,
+    position: InstanceValue<Position>,
+    clock: Option<Clock>,
+    /// The time at which the first word was due.
+    began: Option<Duration>,
     word: String,
 }
 
@@ -59,10 +78,13 @@ impl Words {
         }
         Ok(Words {
             rate,
-            left: total,
+            total,
             vocabulary,
-            random: seed,
-            emitted: 0,
+            seed,
+            position: InstanceValue::new("position", START).with_division(|all, instance| {
+                all.get(instance.index as usize).copied().unwrap_or(START)
+            }),
+            clock: None,
             began: None,
             word: String::new(),
         })
@@ -70,19 +92,23 @@ impl Words {
 
     /// Returns the next number of a pseudorandom sequence (splitmix64).
     fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
+        let before = self.position.random.unwrap_or(self.seed);
+        let mut z = before.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.position.random = Some(z);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
     /// Returns the time until the next word is due; `None` if it is due now.
-    fn wait(&self) -> Option<Duration> {
-        let (rate, (clock, began)) = (self.rate?, self.began.as_ref()?);
-        let due = Duration::try_from_secs_f64(self.emitted as f64 / rate).ok()?;
-        let passed = clock.now().saturating_sub(*began);
-        due.checked_sub(passed).filter(|wait| !wait.is_zero())
+    fn wait(&mut self) -> Option<Duration> {
+        let (rate, clock) = (self.rate?, self.clock.as_ref()?);
+        let due = |emitted: u64| Duration::try_from_secs_f64(emitted as f64 / rate).ok();
+        let (now, due) = (clock.now(), due(self.position.emitted)?);
+        // A restored spout does not catch up with the time in which it did not run.
+        let began = *self.began.get_or_insert(now.saturating_sub(due));
+        due.checked_sub(now.saturating_sub(began))
+            .filter(|wait| !wait.is_zero())
     }
 }
 
@@ -91,15 +117,23 @@ impl Spout for Words {
         Outputs::fields(["word"])
     }
 
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Checkpointed(&mut self.position)
+    }
+
     fn open(&mut self, context: &ComponentContext) -> Outcome {
         let instance = u64::from(context.instance().index);
-        self.random ^= (instance + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        self.began = Some((context.clock().clone(), context.clock().now()));
+        self.seed ^= (instance + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.clock = Some(context.clock().clone());
+        self.position.open(context.instance_context());
         Ok(())
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        if self.left == Some(0) {
+        if self
+            .total
+            .is_some_and(|total| self.position.emitted >= total)
+        {
             return Ok(Next::Done);
         }
         if let Some(wait) = self.wait() {
@@ -116,8 +150,7 @@ impl Spout for Words {
             number /= 16;
         }
         out.emit([self.word.as_str()])?;
-        self.emitted += 1;
-        self.left = self.left.map(|left| left - 1);
+        self.position.emitted += 1;
         Ok(Next::More)
     }
 }

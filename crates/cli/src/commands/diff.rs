@@ -30,9 +30,9 @@ fn new_states(name: &str, args: &[String]) -> Result<SavedStateSchema, Failure> 
         return Ok(SavedStateSchema::of_program(path)?);
     }
     if topology_file::is_one(path) {
-        let what = format!("{name} is a topology, which has no state to restore");
+        let what = format!("{name} is a topology file, whose states cannot be compared");
         return Err(Error::new(ErrorCode::WrongState, what)
-            .hint("topologies have acks instead of a guarantee; name a job program, or a folder")
+            .hint("name a job program, or a folder")
             .into());
     }
     if path.is_file() {

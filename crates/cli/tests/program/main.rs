@@ -31,3 +31,4 @@ mod replicas;
 mod served;
 mod survives;
 mod topology_files;
+mod topology_guarantees;

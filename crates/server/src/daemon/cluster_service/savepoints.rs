@@ -116,8 +116,7 @@ async fn write(
 }
 
 /// The hint for a job without a processing guarantee.
-const HOW_TO_PROMISE: &str =
-    "submit it with --set guarantee=exactly-once; topologies can't, they have acks instead";
+const HOW_TO_PROMISE: &str = "submit it with --set guarantee=exactly-once";
 
 /// Returns the checkpoint configuration of a job; fails if the job has no processing guarantee.
 pub(super) fn promise_of(view: &JobView) -> Result<CheckpointConfig, Error> {

@@ -103,7 +103,7 @@ fn check_promises(next: &Successor) -> Result<CheckpointConfig, Error> {
     let Some(promise) = CheckpointConfig::of(&next.definition)? else {
         let what = format!("the new program of {job:?} has no processing guarantee");
         return Err(Error::new(ErrorCode::InvalidConfig, what)
-            .hint("give it a guarantee: --set guarantee=exactly-once; topologies have acks instead, and can't be the target of an upgrade"));
+            .hint("give it a guarantee: --set guarantee=exactly-once"));
     };
     if promise.from.is_some() {
         let what = format!("the new program of {job:?} would start from a savepoint");
