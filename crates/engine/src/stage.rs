@@ -262,13 +262,18 @@ impl ProcessorStage {
 
     /// Returns true if the stage has something to do and room for it, but made no progress: an idle
     /// source, or a processor that waits for an external event.
-    fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         match self.phase {
             Phase::Reading => self.waiting_input().is_some(),
             Phase::Done => false,
             Phase::Completing => !matches!(self.kind, Kind::Sender | Kind::Receiver),
             _ => true,
         }
+    }
+
+    /// Returns the deadline that the processor has requested.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.wake_at
     }
 
     /// Returns the input with records that the processor has not removed yet.

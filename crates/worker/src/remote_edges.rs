@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ardea_coordination::control::Generation;
-use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
+use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
 use ardea_engine::{RemoteEdges, Site};
 use ardea_network::exchange::{End, ReceiverConfig, SenderConfig, StreamId};
 
@@ -85,6 +86,10 @@ impl WorkerRemoteEdges {
                 to: Arc::clone(name(edge.target().0)),
             }
         });
+        // All edges share the network thread.
+        if let Some(least) = least_latency(dag) {
+            network.limit_latency(least);
+        }
         WorkerRemoteEdges {
             edges: edges.collect(),
             network,
@@ -174,6 +179,15 @@ impl WorkerRemoteEdges {
     }
 }
 
+/// Returns the least of the latency budgets that edges of the graph have of their own.
+fn least_latency(dag: &Dag) -> Option<Duration> {
+    let remote = dag
+        .edges()
+        .iter()
+        .filter(|edge| edge.wanted_codec().is_some());
+    remote.filter_map(Edge::wanted_latency).min()
+}
+
 impl RemoteEdges for WorkerRemoteEdges {
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
         let codec = self.codec(edge.index())?;
@@ -192,7 +206,30 @@ impl RemoteEdges for WorkerRemoteEdges {
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::{Ordinal, Vertex, supplier};
+
     use super::*;
+    use crate::backchannel::BackchannelCodec;
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    #[test]
+    fn the_network_gathers_by_the_least_budget_of_the_edges_that_may_leave_the_process() {
+        let mut dag = Dag::new();
+        let nothing = |name: &str| Vertex::new(name.to_string(), supplier(|| Nothing));
+        let [a, b, c] = ["a", "b", "c"].map(|name| dag.vertex(nothing(name)));
+        let local = Edge::between(a, b).latency(Duration::ZERO);
+        dag.edge(local);
+        dag.edge(Edge::between(b, c).codec(Arc::new(BackchannelCodec)));
+        assert_eq!(least_latency(&dag), None);
+        for (output, millis) in [(1, 9), (2, 7)] {
+            let edge = Edge::from_ordinals((a, Ordinal(output)), (c, Ordinal(output)));
+            let edge = edge.latency(Duration::from_millis(millis));
+            dag.edge(edge.codec(Arc::new(BackchannelCodec)));
+        }
+        assert_eq!(least_latency(&dag), Some(Duration::from_millis(7)));
+    }
 
     #[test]
     fn streams_of_two_lives_are_never_the_same() {

@@ -309,6 +309,13 @@ impl InputSet {
         fullest
     }
 
+    /// Returns true if a producer waits for room in a queue.
+    pub(crate) fn blocks_producer(&self) -> bool {
+        self.inlets
+            .iter()
+            .any(|inlet| inlet.receiver.sender_waits())
+    }
+
     /// Returns an emptied chunk to the queue that the latest chunk of the input came from.
     pub(crate) fn give_back(&mut self, input: usize, chunk: Chunk) {
         self.inlets[self.inputs[input].source]

@@ -84,6 +84,7 @@ impl QueueSender {
             return true;
         }
         self.shared.sender_waits.store(true, Ordering::SeqCst);
+        self.receiver.end_gathering();
         // Pairs with the fence in `pop`: either the receiver sees the flag, or its progress is seen
         // here.
         fence(Ordering::SeqCst);
@@ -101,7 +102,7 @@ impl QueueSender {
             Err(PushError::Gone(_)) => {}
             Err(PushError::Full(_)) => debug_assert!(false, "sent without asking for room"),
         }
-        self.receiver.wake();
+        self.receiver.wake_for_data();
     }
 
     /// Returns the number of records sent after the receiver was dropped, since the last call.
@@ -131,6 +132,11 @@ impl QueueReceiver {
     /// Returns the number of queued messages and the capacity.
     pub(crate) fn fill(&mut self) -> (usize, usize) {
         (self.messages.len(), self.messages.capacity())
+    }
+
+    /// Returns true if the sender waits for room.
+    pub(crate) fn sender_waits(&self) -> bool {
+        self.shared.sender_waits.load(Ordering::SeqCst)
     }
 
     /// Returns true if the sender has ended and all its messages have been taken.

@@ -18,7 +18,7 @@ use crate::executor::threads::Threads;
 use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::panics::quietly;
-use crate::planning::wiring::{TaskletEdge, Wiring};
+use crate::planning::wiring::{Role, TaskletEdge, Wiring};
 use crate::snapshotting::HandedOffState;
 use crate::snapshotting::InstanceName;
 use crate::stage::{DrainMode, Kind, ProcessorStage, Restoring, SnapshotState};
@@ -279,19 +279,16 @@ impl Launch {
     }
 
     /// Returns the slice settings of a tasklet.
-    pub(crate) fn turns(config: &NodeConfig, is_dedicated: bool) -> SliceConfig {
+    pub(crate) fn turns(&self, role: Role) -> SliceConfig {
+        let config = &self.config;
         SliceConfig {
-            slice: if is_dedicated {
+            slice: if self.wiring.is_dedicated(role) {
                 Duration::ZERO
             } else {
                 config.slice
             },
             idle_poll: config.idle_poll,
-            latency: if is_dedicated {
-                Duration::ZERO
-            } else {
-                config.latency
-            },
+            latency: self.wiring.latency(role, config.latency),
         }
     }
 }

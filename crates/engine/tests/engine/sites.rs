@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ardea_core::{
-    Chunk, ChunkCodec, Dag, EdgeEndpoint, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal,
-    Outbox, OutboxRuntime, Processor, Progress, Result, SourceControl, Waker, Watermark,
+    Chunk, ChunkCodec, Clock, Dag, EdgeEndpoint, EdgeId, Epoch, Inbox, InstanceContext, Marker,
+    Ordinal, Outbox, OutboxRuntime, Processor, Progress, Result, SourceControl, Waker, Watermark,
 };
 use ardea_engine::{
     Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, RemoteEdges, Site,
@@ -307,7 +307,12 @@ impl Sites {
     }
 
     pub fn with(sites: u32, config: &NodeConfig) -> Self {
-        let nodes = (0..sites).map(|_| Node::start(config.clone()).unwrap());
+        Sites::with_clock(sites, config, Clock::system())
+    }
+
+    pub fn with_clock(sites: u32, config: &NodeConfig, clock: Clock) -> Self {
+        let start = |_| Node::start_with_clock(config.clone(), clock.clone()).unwrap();
+        let nodes = (0..sites).map(start);
         Sites {
             network: Network::default(),
             nodes: nodes.collect(),

@@ -54,6 +54,7 @@ impl Subgraph {
             let mut inner =
                 Edge::from_ordinals((producer, Ordinal::FIRST), (isolated, edge.target().1))
                     .priority(edge.wanted_priority())
+                    .latency(edge.wanted_latency())
                     .codec(codec);
             if edge.is_timeless() {
                 inner = inner.timeless();
@@ -66,7 +67,8 @@ impl Subgraph {
             let codec = codec_of(job, edge, vertex)?;
             let consumer = cut.add_end(job, edge.target().0, &mut names);
             let ends = ((isolated, edge.source().1), (consumer, Ordinal::FIRST));
-            cut.add_edge(Edge::from_ordinals(ends.0, ends.1).codec(codec));
+            let inner = Edge::from_ordinals(ends.0, ends.1).latency(edge.wanted_latency());
+            cut.add_edge(inner.codec(codec));
             cut.outputs += 1;
         }
         if cut.outputs == 0 {
