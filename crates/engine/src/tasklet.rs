@@ -6,9 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Error, ErrorCode, OutboxRuntime, Result, panic_message, take_failed_index,
-};
+use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
 
 use crate::batch_delay::BatchDelay;
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
@@ -303,7 +301,7 @@ impl Tasklet {
         }
         let mut misrouted = inputs.take_misrouted();
         if self.part == Part::Crossing {
-            misrouted += self.stages[0].outbox.take_misrouted();
+            misrouted += self.stages[0].take_misrouted();
             misrouted += self
                 .outputs
                 .iter_mut()
@@ -469,6 +467,7 @@ impl Tasklet {
         for (lane, edge) in self.outputs.iter_mut().enumerate() {
             self.at = CallSite::Output(lane);
             moved |= edge.drain(&mut tail.outbox, lane, &tail.context.metrics)?;
+            moved |= tail.send_signal(lane, edge);
         }
         if moved && let Some(lap) = &mut lap {
             self.work.end_stage(last, lap, clock);
@@ -482,7 +481,7 @@ impl Tasklet {
         let last = self.stages.len() - 1;
         let mut any = false;
         for (at, stage) in self.stages.iter().enumerate() {
-            if !stage.outbox.is_empty() || at == last && !flushed {
+            if stage.has_output() || at == last && !flushed {
                 stage.context.metrics.count_blocked();
                 any = true;
             }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, Marker, Ordinal, Priority, RemoteSignal, Timestamp, Watermark,
-    WatermarkMerge,
+    Chunk, Clock, Epoch, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
 };
 
 use crate::channels::control_queue::ControlQueue;
 use crate::channels::inlet::{Inlet, InletState, Input, InputSpec, NewInlet, Unconnected};
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::Message;
+use crate::remote::RemoteSignal;
 
 mod epochs;
 

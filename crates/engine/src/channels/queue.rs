@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Marker, RemoteSignal};
+use ardea_core::{Chunk, Marker};
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::channels::pending_producers::ProducerState;
 use crate::executor::worker_shared::TaskletWaker;
 use crate::panics::quietly;
+use crate::remote::RemoteSignal;
 use crate::shim::{AtomicBool, Ordering, fence};
 
 /// A message of a queue.

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ardea_engine::Site;
+use ardea_network::exchange::{LinkNumber, PortSlot};
 
 use super::PeerAddress;
 use crate::endpoint_slot::Serviced;
-use crate::port_slot::{LinkNumber, PortSlot};
 
 /// A request to the network thread.
 pub(crate) enum Request {

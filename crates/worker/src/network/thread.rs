@@ -128,7 +128,7 @@ fn grant(request: Request, links: &mut Links, now: Duration) {
         Request::Complaint(site, link, why) => links.drop_if_current(site, link, &why, now),
         Request::Tend(tended) => {
             if let Some(tended) = tended.upgrade() {
-                tended.tend(now);
+                tended.service();
             }
         }
         Request::Stop | Request::LimitLatency(_) => {}

@@ -450,7 +450,7 @@ impl NewTasklet {
         };
         let mut inputs = InputSet::new(specs, inlets, unconnected, Arc::clone(&member.mailbox));
         inputs = inputs.timed(threads.clock.clone());
-        if roster.crossings.is_none() {
+        if roster.launch.remote.is_none() {
             inputs = inputs.fixed();
         }
         if job.guarantee == Guarantee::AtLeastOnce {
