@@ -257,6 +257,15 @@ impl Dag {
             ))
             .hint("use another routing, or give both vertices the same parallelism"));
         }
+        if let Some(budget) = edge.latency.filter(|it| *it > Edge::MAX_LATENCY) {
+            return Err(invalid(format!(
+                "the edge from {:?} to {:?} has a latency budget of {budget:?}, more than {:?}",
+                from.name,
+                to.name,
+                Edge::MAX_LATENCY
+            ))
+            .hint("set a shorter budget; 0 passes each record on at once"));
+        }
         Ok(())
     }
 
@@ -459,6 +468,21 @@ mod tests {
             dag.feeding_urgent_inputs(),
             BTreeSet::from([table, small, told, enriched])
         );
+    }
+
+    #[test]
+    fn a_latency_budget_of_more_than_a_second_is_refused() {
+        let budget = |budget| {
+            let mut dag = Dag::new();
+            let [a, b] = ["a", "b"].map(|name| dag.vertex(vertex(name)));
+            dag.edge(Edge::between(a, b).latency(budget));
+            dag.validate()
+        };
+        budget(Edge::MAX_LATENCY).unwrap();
+        let error = budget(Edge::MAX_LATENCY * 2).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        let told = "from \"a\" to \"b\" has a latency budget of 2s, more than 1s";
+        assert!(error.to_string().contains(told), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{ChunkCodec, Ordinal, Routing, VertexId};
 
@@ -41,11 +42,15 @@ pub struct Edge {
     pub(crate) routing: Routing,
     pub(crate) priority: Priority,
     pub(crate) capacity_chunks: Option<NonZeroUsize>,
+    pub(crate) latency: Option<Duration>,
     pub(crate) codec: Option<Arc<dyn ChunkCodec>>,
     pub(crate) is_timeless: bool,
 }
 
 impl Edge {
+    /// The maximum latency budget.
+    pub const MAX_LATENCY: Duration = Duration::from_secs(1);
+
     /// Creates an edge from the first output of one vertex to the first input of another, round
     /// robin.
     pub fn between(from: VertexId, to: VertexId) -> Self {
@@ -60,6 +65,7 @@ impl Edge {
             routing: Routing::RoundRobin,
             priority: Priority::NORMAL,
             capacity_chunks: None,
+            latency: None,
             codec: None,
             is_timeless: false,
         }
@@ -82,6 +88,24 @@ impl Edge {
     /// the consumer.
     pub fn capacity(mut self, chunks: NonZeroUsize) -> Self {
         self.capacity_chunks = Some(chunks);
+        self
+    }
+
+    /// Sets the latency budget of this edge: the maximum time for which a part of the edge gathers
+    /// records while few come. It replaces the node's setting `latency` for this edge, at most
+    /// [`MAX_LATENCY`](Self::MAX_LATENCY).
+    ///
+    /// * A source gathers by the least budget of the edges that leave its tasklet.
+    /// * The receiving end of an edge from another process gathers by the budget of its edge. The
+    ///   network thread gathers by the least budget of the process.
+    /// * The consumer, or the sending end of an edge to another process, gathers in its queues if
+    ///   all its inputs have their own budgets, for the least of them. A full queue is read at
+    ///   once. A consumer with its own thread does not gather.
+    ///
+    /// Within a chain of steps in one tasklet records never wait. Zero passes each record on at
+    /// once. `None` restores the node's setting.
+    pub fn latency(mut self, budget: impl Into<Option<Duration>>) -> Self {
+        self.latency = budget.into();
         self
     }
 
@@ -122,6 +146,11 @@ impl Edge {
     /// Returns the capacity of each queue in chunks, if set.
     pub fn wanted_capacity(&self) -> Option<NonZeroUsize> {
         self.capacity_chunks
+    }
+
+    /// Returns the latency budget, if the edge has its own.
+    pub fn wanted_latency(&self) -> Option<Duration> {
+        self.latency
     }
 
     /// Returns true if the edge is excluded from the consumer's event time.

@@ -119,12 +119,12 @@ pub use latency::{LatencyHistogram, LatencySnapshot};
 pub use lost_position::OnLostPosition;
 pub use metrics::{InstanceMetrics, MetricsSnapshot};
 pub use origins::{OriginLine, OriginRun, Origins};
-pub use outbox::{Lane, Marker, Outbox, OutboxRuntime, RemoteSignal};
+pub use outbox::{Lane, Marker, Outbox, OutboxRuntime};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};
 pub use processor::{
-    Checkpointed, EdgeEndpoint, LocalProcessor, MakeProcessor, NoControl, NoPartitions, NoState,
-    PartitionRestore, Processor, ProcessorSupplier, SourceControl, supplier,
+    Checkpointed, MakeProcessor, NoControl, NoPartitions, NoState, PartitionRestore, Processor,
+    ProcessorSupplier, SourceControl, supplier,
 };
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};

@@ -221,6 +221,12 @@ impl InstanceMetrics {
         add(&self.records_out, records);
     }
 
+    /// Returns the number of records read.
+    #[inline]
+    pub fn records_in(&self) -> u64 {
+        self.records_in.load(Relaxed)
+    }
+
     /// Returns the number of records written.
     #[inline]
     pub fn records_out(&self) -> u64 {

@@ -33,18 +33,6 @@ pub enum Marker {
 struct Slot {
     building: Chunk,
     markers: VecDeque<Marker>,
-    /// A signal about the remote producers of this lane, to be processed after the markers.
-    signal: Option<RemoteSignal>,
-}
-
-/// A signal about the remote producers of an edge, from the receiving end of an edge between
-/// processes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RemoteSignal {
-    /// No producer routes to this lane at the moment, see [`OutboxRuntime::signal_producers_left`].
-    ProducersLeft,
-    /// The sending end has restarted, see [`OutboxRuntime::signal_restart`].
-    Restarted,
 }
 
 /// The bounded outputs of a processor: one lane per output ordinal.
@@ -58,7 +46,6 @@ pub struct Outbox {
     chunk_records: usize,
     budget: usize,
     wake_at: Option<Duration>,
-    misrouted: u64,
 }
 
 impl Outbox {
@@ -69,7 +56,6 @@ impl Outbox {
             chunk_records: chunk_records.max(1),
             budget: chunk_records.max(1),
             wake_at: None,
-            misrouted: 0,
         }
     }
 
@@ -223,28 +209,6 @@ mod tests {
         assert_eq!(
             outbox.lane::<u8>(Ordinal(1)).unwrap_err().code(),
             ErrorCode::NoSuchOutput
-        );
-    }
-
-    #[test]
-    fn a_lane_that_was_left_is_not_empty_until_that_is_passed_on() {
-        let mut outbox = Outbox::new(1, 4);
-        outbox.grow(2);
-        outbox.signal_producers_left(Ordinal(1)).unwrap();
-        assert!(!outbox.is_empty());
-        assert_eq!(
-            (outbox.peek_signal(0), outbox.peek_signal(1)),
-            (None, Some(RemoteSignal::ProducersLeft))
-        );
-        assert_eq!(outbox.take_signal(1), Some(RemoteSignal::ProducersLeft));
-        assert!(outbox.is_empty());
-        assert!(outbox.signal_producers_left(Ordinal(2)).is_err());
-        outbox.signal_restart();
-        outbox.signal_producers_left(Ordinal(0)).unwrap();
-        assert_eq!(
-            outbox.take_signal(0),
-            Some(RemoteSignal::Restarted),
-            "whoever begins anew has left"
         );
     }
 

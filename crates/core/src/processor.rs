@@ -1,7 +1,6 @@
 //! The code of a vertex.
 
 mod checkpointed;
-mod edge_endpoint;
 mod source_control;
 
 use std::any::Any;
@@ -13,7 +12,6 @@ use crate::{
 };
 
 pub use checkpointed::{Checkpointed, NoPartitions, NoState, PartitionRestore};
-pub use edge_endpoint::{EdgeEndpoint, LocalProcessor};
 pub use source_control::{NoControl, SourceControl};
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -125,12 +123,6 @@ pub trait Processor: Send {
         None
     }
 
-    /// Returns the interface of a processor that stands for an edge or an instance in another
-    /// process. Only for processors of the runtime.
-    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
-        None
-    }
-
     /// Returns a description of state that this processor cannot save in snapshots; `None` if there
     /// is none. A job whose guarantee keeps state is refused at its start if a processor returns
     /// one.
@@ -169,14 +161,6 @@ impl dyn Processor + '_ {
         match self.source_control() {
             Some(source) => source,
             None => Box::leak(Box::new(NoControl)),
-        }
-    }
-
-    /// For the runtime: returns the end of an edge, or [`LocalProcessor`].
-    pub fn endpoint(&mut self) -> &mut dyn EdgeEndpoint {
-        match self.edge_endpoint() {
-            Some(endpoint) => endpoint,
-            None => Box::leak(Box::new(LocalProcessor)),
         }
     }
 }

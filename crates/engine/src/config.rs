@@ -38,7 +38,8 @@ pub struct NodeConfig {
     pub idle_poll: Duration,
     /// Latency budget: the maximum time for which a source, the network or the receiving end of a
     /// network edge gathers records while few come, so that they pass through the job together.
-    /// Zero passes each record on at once. At high rates it has no effect.
+    /// Zero passes each record on at once. At high rates it has no effect. An edge may have
+    /// [its own](ardea_core::Edge::latency).
     pub latency: Duration,
     /// Chain processors joined by forward edges into one tasklet. Switched off only to measure the
     /// gain.

@@ -53,8 +53,8 @@ impl Deployment {
         if begin == StartMode::Paused {
             job.signals.pause();
         }
-        let launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job));
-        let roster = TaskletRegistry::new(launch, config.on_failure, crossings, threads.next());
+        let launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job), crossings);
+        let roster = TaskletRegistry::new(launch, config.on_failure, threads.next());
         let deployment = Deployment {
             threads: Arc::clone(threads),
             registry: Mutex::new(roster),

@@ -31,13 +31,22 @@ impl Node {
     /// thread; [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if state is to be
     /// on disk but this build does not support it.
     pub fn start(config: NodeConfig) -> Result<Self> {
+        Node::start_with_clock(config, Clock::system())
+    }
+
+    /// Starts a node with another clock, for tests. An idle thread reads the clock at least once per
+    /// requested deadline.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_clock(config: NodeConfig, clock: Clock) -> Result<Self> {
         let cores = allowed_cores();
         let count = config.threads.get() as usize;
         let workers = (0..count)
             .map(|_| WorkerShared::new(MAX_TASKLETS))
             .collect();
         let mut node = Node {
-            shared: Arc::new(Threads::new(config, Clock::system(), workers)?),
+            shared: Arc::new(Threads::new(config, clock, workers)?),
             threads: Vec::new(),
         };
         for (index, shared) in node.shared.workers.iter().enumerate() {

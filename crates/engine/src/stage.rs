@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime, Processor,
-    Progress, Result, Timestamp, Watermark,
+    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime, Progress, Result,
+    Timestamp, Watermark,
 };
 
 use crate::channels::input::{Event, InputSet};
 
+mod code;
+mod edge_end;
 mod latency_markers;
 mod lazy_restore;
 mod restored_watermarks;
@@ -20,6 +22,7 @@ mod snapshotting;
 mod source;
 mod state_handoff;
 
+pub(crate) use code::{Callback, Code};
 use latency_markers::LatencyMarkerInterval;
 use lazy_restore::LazyRestore;
 pub(crate) use restoring::Restoring;
@@ -81,7 +84,7 @@ pub(crate) enum Feed<'a> {
 
 /// One processor with its inboxes and outbox.
 pub(crate) struct ProcessorStage {
-    processor: Box<dyn Processor>,
+    code: Code,
     pub(crate) context: InstanceContext,
     inboxes: Vec<Inbox>,
     pub(crate) outbox: Outbox,
@@ -120,7 +123,7 @@ pub(crate) struct ProcessorStage {
 impl ProcessorStage {
     /// Creates a stage with this number of inputs and outputs.
     pub(crate) fn new(
-        mut processor: Box<dyn Processor>,
+        mut code: Code,
         context: InstanceContext,
         inputs: usize,
         outputs: usize,
@@ -145,8 +148,10 @@ impl ProcessorStage {
             owed_start_markers: u32::from(kind == Kind::Sender),
             has_ended: false,
             owes_wake: false,
-            pauses_itself: processor.source().pauses_itself(),
-            processor,
+            pauses_itself: code
+                .processor()
+                .is_some_and(|it| it.source().pauses_itself()),
+            code,
             context,
             woken,
             marks: LatencyMarkerInterval::default(),
@@ -172,45 +177,11 @@ impl ProcessorStage {
         let (now, took) = (clock.now(), clock.wall().since(born));
         self.context.metrics.count_latency(took);
         if self.marks.passes(now) {
-            let goes_by_itself = self.processor.endpoint().on_latency(born)?;
-            if !goes_by_itself {
+            if !self.code.on_latency(born)? {
                 self.outbox.marker(Marker::Latency(born));
             }
         }
         Ok(())
-    }
-
-    /// Stops a source without waiting for the end of its input, or the end of an edge as soon as it
-    /// is empty.
-    pub(crate) fn dismiss(&mut self) {
-        if self.kind != Kind::Step {
-            self.is_dismissed = true;
-        }
-    }
-
-    /// Revokes the stop of an end of an edge, even if it has ended.
-    pub(crate) fn recall(&mut self) {
-        self.is_dismissed = false;
-        if self.phase == Phase::Done && matches!(self.kind, Kind::Sender | Kind::Receiver) {
-            self.phase = Phase::Completing;
-        }
-    }
-
-    /// Reopens the sending end of an edge after all its inputs had ended and one has begun again.
-    pub(crate) fn reopen(&mut self) {
-        // Event time restarts with the new input.
-        self.watermark = Watermark::NONE;
-        self.has_ended = false;
-        match &mut self.phase {
-            Phase::Completing => self.phase = Phase::Reading,
-            Phase::EdgeDone { last, .. } => *last = false,
-            _ => {}
-        }
-    }
-
-    /// For the sending end of an edge: schedules a start marker for producers that will start here.
-    pub(crate) fn announce(&mut self) {
-        self.owed_start_markers += 1;
     }
 
     /// Grows to at least this number of inputs and outputs.
@@ -223,19 +194,15 @@ impl ProcessorStage {
 
     /// For the sending end of an edge: flushes batches.
     pub(crate) fn end_slice(&mut self) -> Result<()> {
-        match self.kind {
-            Kind::Sender => self.processor.endpoint().on_slice_end(),
-            _ => Ok(()),
-        }
+        self.code.end_slice()
     }
 
     pub(crate) fn init(&mut self) -> Result<()> {
-        self.processor.init(&self.context)?;
-        self.context.state_registry.check(&mut *self.processor)
+        self.code.init(&self.context)
     }
 
     pub(crate) fn close(&mut self) {
-        self.processor.close();
+        self.code.close();
     }
 
     /// Returns the number of records in the stage's inboxes and outbox.
@@ -246,15 +213,22 @@ impl ProcessorStage {
         (read + written) as u64
     }
 
+    /// Returns true if there is output that was not taken yet.
+    pub(crate) fn has_output(&self) -> bool {
+        let has_signal =
+            matches!(&self.code, Code::Receiving(receiving) if !receiving.signals.is_empty());
+        has_signal || !self.outbox.is_empty()
+    }
+
     /// Returns true if the stage has ended, and all its output has been taken.
     pub(crate) fn is_finished(&self) -> bool {
-        self.phase == Phase::Done && self.outbox.is_empty() && !self.holds_on()
+        self.phase == Phase::Done && !self.has_output() && !self.holds_on()
     }
 
     /// Returns the deadline of the next call without other events, `poll` by default. A stage whose
     /// output is not taken yet has no deadline: it is called when the output is taken.
     pub(crate) fn next_call(&self, poll: Duration) -> Option<Duration> {
-        if !self.outbox.is_empty() || self.rests() {
+        if self.has_output() || self.rests() {
             return None;
         }
         self.wake_at.or_else(|| self.holds_back().then_some(poll))
@@ -262,13 +236,18 @@ impl ProcessorStage {
 
     /// Returns true if the stage has something to do and room for it, but made no progress: an idle
     /// source, or a processor that waits for an external event.
-    fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         match self.phase {
             Phase::Reading => self.waiting_input().is_some(),
             Phase::Done => false,
             Phase::Completing => !matches!(self.kind, Kind::Sender | Kind::Receiver),
             _ => true,
         }
+    }
+
+    /// Returns the deadline that the processor has requested.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.wake_at
     }
 
     /// Returns the input with records that the processor has not removed yet.
@@ -307,7 +286,7 @@ impl ProcessorStage {
     /// Performs one step if the outbox is empty: processes a batch of records, or calls the current
     /// callback. Returns true if anything moved.
     pub(crate) fn step(&mut self, mut feed: Feed<'_>) -> Result<bool> {
-        if !self.outbox.is_empty() {
+        if self.has_output() {
             return Ok(false);
         }
         let woke = self.wake_if_due()?;
@@ -361,7 +340,7 @@ impl ProcessorStage {
         // An error here does not concern a record, but the pending records remain.
         let at = self.at.take();
         self.is_at_snapshot = false;
-        self.processor.on_wake(&mut self.outbox)?;
+        self.code.on_wake(&mut self.outbox)?;
         self.at = at;
         Ok(!self.outbox.is_empty())
     }
@@ -440,7 +419,7 @@ impl ProcessorStage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
-                self.processor.endpoint().on_idle();
+                self.code.on_idle();
                 self.outbox.marker(Marker::Idle);
                 return Ok(true);
             }
@@ -465,7 +444,7 @@ impl ProcessorStage {
         let inbox = &mut self.inboxes[input.index()];
         let before = inbox.len();
         self.batch = (inbox.position(), before);
-        self.processor.process(input, inbox, &mut self.outbox)?;
+        self.code.process(input, inbox, &mut self.outbox)?;
         if self.lazy_restore.is_some() {
             self.hurry();
         }
@@ -484,10 +463,14 @@ impl ProcessorStage {
                     true => Phase::Completing,
                     false => Phase::Reading,
                 };
-                (self.processor.on_watermark(watermark, outbox)?, next)
+                (
+                    self.code.handle(Callback::Watermark(watermark), outbox)?,
+                    next,
+                )
             }
             Phase::LastWatermark => (
-                self.processor.on_watermark(Watermark::END, outbox)?,
+                self.code
+                    .handle(Callback::Watermark(Watermark::END), outbox)?,
                 Phase::Completing,
             ),
             Phase::EdgeDone { input, last } => {
@@ -498,7 +481,7 @@ impl ProcessorStage {
                     true if self.watermark == Watermark::END => Phase::Completing,
                     true => Phase::LastWatermark,
                 };
-                (self.processor.on_edge_done(input, outbox)?, next)
+                (self.code.handle(Callback::EdgeDone(input), outbox)?, next)
             }
             Phase::Epoch(epoch) => return self.end_epoch(epoch),
             Phase::Completing => return self.complete(),
@@ -513,7 +496,7 @@ impl ProcessorStage {
 
     fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
         self.deliver_outcomes_before_epoch()?;
-        let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
+        let progress = self.code.handle(Callback::Epoch(epoch), &mut self.outbox)?;
         if progress.done {
             self.take_snapshot(epoch);
             self.outbox.marker(Marker::Barrier(epoch));
@@ -542,18 +525,18 @@ impl ProcessorStage {
             return Ok(true);
         }
         let drained = self.is_drained();
-        let progress = if drained {
-            self.processor.source().on_drain(&mut self.outbox)?
-        } else {
-            self.processor.complete(&mut self.outbox)?
-        };
+        let progress = self
+            .code
+            .complete(drained, &self.context, &mut self.outbox)?;
         if self.context.signals.is_cancelled() {
             // A source that stops because of a cancellation has not reached its end, and downstream
             // must not treat it so.
             return Ok(false);
         }
         if progress.done {
-            if is_source && drained && !self.is_dismissed && !self.processor.source().is_at_end() {
+            let source = self.code.processor();
+            let is_at_end = source.is_some_and(|source| source.source().is_at_end());
+            if is_source && drained && !self.is_dismissed && !is_at_end {
                 self.context.signals.set_drained();
             }
             self.phase = Phase::Done;

@@ -6,9 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Error, ErrorCode, OutboxRuntime, Result, panic_message, take_failed_index,
-};
+use ardea_core::{Clock, Error, ErrorCode, Result, panic_message, take_failed_index};
 
 use crate::batch_delay::BatchDelay;
 use crate::channels::control_queue::{Change, ControlQueue, Handover};
@@ -69,7 +67,7 @@ pub(crate) struct SliceConfig {
     pub(crate) slice: Duration,
     /// The poll interval of a stage that had no data and requested no deadline.
     pub(crate) idle_poll: Duration,
-    /// The time for which a source or a receiver with few records gathers them.
+    /// The maximum time for which the tasklet gathers records while few come; zero if it does not.
     pub(crate) latency: Duration,
 }
 
@@ -83,7 +81,7 @@ pub(crate) struct Tasklet {
     inputs: Option<InputSet>,
     outputs: Vec<OutputEdge>,
     turns: SliceConfig,
-    /// Present if the first stage is a source, or receives records from another process.
+    /// Present if the tasklet gathers records.
     delay: Option<BatchDelay>,
     at: CallSite,
     is_open: bool,
@@ -127,9 +125,7 @@ impl Tasklet {
             is_restored: false,
             is_returning: false,
             work: WorkTime::new(metrics),
-            delay: stages[0]
-                .reads_from_outside()
-                .then(|| BatchDelay::of_records(turns.latency)),
+            delay: (!turns.latency.is_zero()).then(|| BatchDelay::of_records(turns.latency)),
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -233,8 +229,16 @@ impl Tasklet {
         let is_idle = !moved && !is_finished;
         let is_blocked = is_idle && self.count_blocked(flushed);
         if let Some(delay) = &mut self.delay {
-            let emitted = self.stages[0].context.metrics.records_out();
-            delay.end_call(start, emitted, is_idle && !is_blocked);
+            let head = &self.stages[0];
+            // A step that waits for something other than records has no deadline for it.
+            let (records, waits) = match head.reads_from_outside() {
+                true => (head.context.metrics.records_out(), false),
+                false => {
+                    let waits = self.stages.iter().any(ProcessorStage::holds_back);
+                    (head.context.metrics.records_in(), waits)
+                }
+            };
+            delay.end_call(start, records, is_idle && !is_blocked && !waits);
         }
         if !is_idle {
             return Ok(SliceEnd::Again);
@@ -260,13 +264,24 @@ impl Tasklet {
     }
 
     /// Returns the time until which the tasklet gathers records, if it must not be called at `now`.
-    /// Requests to the job and pending work of snapshots and restores do not wait.
+    /// Requests to the job, pending work of snapshots and restores, deadlines of steps and full
+    /// queues do not wait.
     fn gathers_until(&self, now: Duration) -> Option<Duration> {
-        let until = self.delay.as_ref()?.delay(now)?;
+        let mut until = self.delay.as_ref()?.delay(now)?;
         let waits = |stage: &ProcessorStage| {
             stage.has_snapshot_work() || stage.is_restoring() || stage.has_request()
         };
-        (self.is_restored && !self.stages.iter().any(waits)).then_some(until)
+        if !self.is_restored || self.stages.iter().any(waits) {
+            return None;
+        }
+        if !self.stages[0].reads_from_outside() {
+            if self.inputs.as_ref().is_some_and(InputSet::blocks_producer) {
+                return None;
+            }
+            let deadlines = self.stages.iter().filter_map(ProcessorStage::deadline);
+            until = deadlines.fold(until, Duration::min);
+        }
+        (now < until).then_some(until)
     }
 
     fn end_slice(&mut self, took: Duration) -> Result<()> {
@@ -286,7 +301,7 @@ impl Tasklet {
         }
         let mut misrouted = inputs.take_misrouted();
         if self.part == Part::Crossing {
-            misrouted += self.stages[0].outbox.take_misrouted();
+            misrouted += self.stages[0].take_misrouted();
             misrouted += self
                 .outputs
                 .iter_mut()
@@ -452,6 +467,7 @@ impl Tasklet {
         for (lane, edge) in self.outputs.iter_mut().enumerate() {
             self.at = CallSite::Output(lane);
             moved |= edge.drain(&mut tail.outbox, lane, &tail.context.metrics)?;
+            moved |= tail.send_signal(lane, edge);
         }
         if moved && let Some(lap) = &mut lap {
             self.work.end_stage(last, lap, clock);
@@ -465,7 +481,7 @@ impl Tasklet {
         let last = self.stages.len() - 1;
         let mut any = false;
         for (at, stage) in self.stages.iter().enumerate() {
-            if !stage.outbox.is_empty() || at == last && !flushed {
+            if stage.has_output() || at == last && !flushed {
                 stage.context.metrics.count_blocked();
                 any = true;
             }

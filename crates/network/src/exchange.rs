@@ -22,7 +22,8 @@
 //!   [`Poller`] and [`Polled`] help transports over sockets;
 //! - [`Link`], [`Port`], [`Identity`]: one connection, the streams that share it, and its
 //!   authentication;
-//! - [`EdgeSender`], [`EdgeReceiver`]: the ends of an edge.
+//! - [`EdgeSender`], [`EdgeReceiver`]: the ends of an edge over one connection;
+//! - [`StreamSender`], [`StreamReceiver`], [`PortSlot`]: the ends over successive connections.
 //!
 //! # Invariants
 //!
@@ -112,9 +113,12 @@ mod unix;
 mod handshake;
 mod link;
 mod port;
+mod port_slot;
 
 mod receiver;
 mod sender;
+mod stream_receiver;
+mod stream_sender;
 
 pub use ardea_codec::{
     ExchangeData, Local, MAX_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
@@ -136,9 +140,12 @@ pub use memory::{MemoryNetwork, MemoryTransport};
 pub use network_waker::NetworkWaker;
 pub use polling::{Polled, Poller, Readiness, Sockets};
 pub use port::{End, Port};
+pub use port_slot::{LinkNumber, PortSlot};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use ring::{RingCounts, RingSetup};
 pub use sender::{EdgeSender, SenderConfig};
+pub use stream_receiver::{StreamItem, StreamReceiver};
+pub use stream_sender::{StreamCounts, StreamSender, StreamSenderConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use tls::TlsStream;
 pub use transport::{AddressScope, ByteStream, Connection, Listener, Transport};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_codec::{ExchangeData, StateValue, state_codec_of};
 use ardea_core::{
-    Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, ProcessorSupplier, Routing,
+    Boundedness, Ends, Join, Key, Ordinal, Parallelism, Priority, ProcessorSupplier, Routing,
     Timestamp, supplier,
 };
 use ardea_operators::{
@@ -222,10 +222,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
             // A broadcast stream does not affect the watermark, as rare updates must not hold back
             // windows.
-            let news = Edge::from_ordinals(
-                (inputs[1].vertex, inputs[1].ordinal),
-                (stream.vertex, Ordinal::SECOND),
-            );
+            let news = inputs[1].edge_to(stream.vertex, Ordinal::SECOND);
             let news = to_all.clone().apply_to(news);
             lowering.dag.edge(news.priority(priority).timeless());
             Ok(vec![stream])

@@ -1,6 +1,6 @@
 //! The pipeline: the description of a job.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -135,6 +135,7 @@ impl Pipeline {
             required_outputs,
             parallelism: None,
             demand: Demand::default(),
+            latency: BTreeMap::new(),
             is_local_result: false,
             lower,
         });

@@ -1,7 +1,9 @@
 //! The inert graph of a pipeline's steps, and its lowering to vertices and edges.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_codec::{ExchangeData, codec_of};
 use ardea_core::{
@@ -22,6 +24,8 @@ pub(crate) struct Port {
     pub(crate) vertex: VertexId,
     pub(crate) ordinal: Ordinal,
     pub(crate) parallelism: Parallelism,
+    /// The latency budget of the edges that leave here, if they have their own.
+    pub(crate) latency: Option<Duration>,
 }
 
 impl Port {
@@ -31,7 +35,13 @@ impl Port {
             vertex,
             ordinal: Ordinal::FIRST,
             parallelism,
+            latency: None,
         }
+    }
+
+    /// Creates an edge from here to an input.
+    pub(crate) fn edge_to(self, to: VertexId, input: Ordinal) -> Edge {
+        Edge::from_ordinals((self.vertex, self.ordinal), (to, input)).latency(self.latency)
     }
 
     /// Returns the second output of the same vertex.
@@ -124,6 +134,8 @@ pub(crate) struct Step {
     pub(crate) required_outputs: usize,
     pub(crate) parallelism: Option<Parallelism>,
     pub(crate) demand: Demand,
+    /// The latency budgets of the step's outputs, by their indices.
+    pub(crate) latency: BTreeMap<usize, Duration>,
     /// True if the step delivers results to the process that describes the job.
     pub(crate) is_local_result: bool,
     pub(crate) lower: Lower,
@@ -220,8 +232,7 @@ impl Lowering<'_> {
 
     /// Connects a port to an input.
     pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: EdgeInput) {
-        let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));
-        self.dag.edge(way.apply_to(edge));
+        self.dag.edge(way.apply_to(from.edge_to(to, input)));
     }
 
     /// Adds a vertex, each of whose inputs has its own routing.
@@ -253,7 +264,11 @@ impl Lowering<'_> {
         let vertex = self.dag.vertex(stage);
         let way = EdgeInput::within_process(Routing::Forward);
         self.connect(input, vertex, Ordinal::FIRST, way);
-        Port::first_of(vertex, input.parallelism)
+        // The edge between both stages has the budget of the step's input.
+        Port {
+            latency: input.latency,
+            ..Port::first_of(vertex, input.parallelism)
+        }
     }
 
     /// Adds a stateless step: a vertex that follows its input instance by instance, so that the
@@ -315,7 +330,11 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
             has_generated_name: step.name.is_generated,
             wanted: step.parallelism,
         };
-        ports.push((step.lower)(&mut lowering, &step.name.text, &inputs)?);
+        let mut outputs = (step.lower)(&mut lowering, &step.name.text, &inputs)?;
+        for (index, port) in outputs.iter_mut().enumerate() {
+            port.latency = step.latency.get(&index).copied();
+        }
+        ports.push(outputs);
     }
     dag.validate()?;
     Ok(dag)

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_codec::ExchangeData;
 use ardea_core::{
@@ -341,6 +342,33 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     pub fn resources(self, each: Demand) -> Self {
         self.pipeline
             .edit(self.from.step, |step| step.demand = each);
+        self
+    }
+
+    /// Sets the latency budget of this stream: the maximum time for which each part of its way to
+    /// the next steps gathers records while few come. It replaces the setting `latency` of the
+    /// node for these edges; see [`Edge::latency`](ardea_core::Edge::latency). Zero passes each
+    /// record on at once. A budget of more than 1 s is refused when the job is compiled.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_connectors::{collections::items, null};
+    /// use ardea_aggregate::count;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("alarms");
+    /// p.read_from(items(vec!["fire", "flood", "fire"]))
+    ///     .latency(Duration::ZERO)
+    ///     .key_by(|alarm| alarm.to_string())
+    ///     .aggregate("count", count())
+    ///     .write_to(null::sink());
+    /// # p.run().unwrap();
+    /// ```
+    pub fn latency(self, budget: Duration) -> Self {
+        let StepOutput { step, output } = self.from;
+        self.pipeline.edit(step, |step| {
+            step.latency.insert(output, budget);
+        });
         self
     }
 

@@ -52,6 +52,37 @@ fn steps_on_single_records_share_one_tasklet_with_their_source() {
 }
 
 #[test]
+fn a_latency_budget_holds_for_the_edges_of_its_stream_and_between_the_stages_of_the_next_step() {
+    let p = Pipeline::new("budgets");
+    let budget = Duration::from_millis(1);
+    p.read_from(items(vec![1u64, 2, 3]))
+        .map(|n| n + 1)
+        .latency(budget)
+        .key_by(|n| *n)
+        .aggregate("counts", count())
+        .write_to(null::sink());
+    let dag = p.to_dag(threads(2)).unwrap();
+    let name = |id| dag.get(id).name().to_string();
+    let of_edges = dag
+        .edges()
+        .iter()
+        .filter(|edge| edge.wanted_latency() == Some(budget));
+    let of_edges: Vec<_> = of_edges.map(|edge| name(edge.source().0)).collect();
+    assert_eq!(of_edges, ["map", "counts: partial"]);
+
+    let p = Pipeline::new("too long");
+    p.read_from(items(vec![1]))
+        .latency(Duration::from_secs(2))
+        .write_to(null::sink());
+    let error = refusal(&p);
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert!(
+        error.to_string().contains("latency budget of 2s"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_parallelism_holds_for_its_step_and_those_that_follow() {
     let three = Parallelism::Exactly(threads(3));
     let p = Pipeline::new("parallel");

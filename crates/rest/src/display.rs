@@ -1,6 +1,7 @@
 //! The text form of a job's plans.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::{LogicalPlan, LogicalVertex, PhysicalPlan, Plans};
 
@@ -22,7 +23,11 @@ impl fmt::Display for LogicalPlan {
                 if inputs.count() > 1 {
                     write!(f, " input {}", edge.input)?;
                 }
-                writeln!(f, " [{}]", edge.routing)?;
+                write!(f, " [{}", edge.routing)?;
+                if let Some(micros) = edge.latency_us {
+                    write!(f, ", latency {:?}", Duration::from_micros(micros))?;
+                }
+                writeln!(f, "]")?;
             }
         }
         for group in self.groups().iter().filter(|group| group.len() > 1) {

@@ -93,6 +93,9 @@ pub struct LogicalEdge {
     pub input: usize,
     /// Distribution of records to the consuming instances.
     pub routing: String,
+    /// Latency budget in microseconds; null if the edge has that of the job.
+    #[serde(default)]
+    pub latency_us: Option<u64>,
 }
 
 /// An edge as stored in the attributes of the consuming vertex.
@@ -102,6 +105,8 @@ struct InputEdge {
     output: usize,
     input: usize,
     routing: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    latency_us: Option<u64>,
 }
 
 impl LogicalPlan {
@@ -126,6 +131,7 @@ impl LogicalPlan {
                     to: vertex.name.to_string(),
                     input: edge.input,
                     routing: edge.routing,
+                    latency_us: edge.latency_us,
                 }));
         }
         plan
@@ -156,6 +162,7 @@ impl LogicalPlan {
                     output: edge.output,
                     input: edge.input,
                     routing: edge.routing.clone(),
+                    latency_us: edge.latency_us,
                 })
                 .collect();
             // Serialization of strings and numbers can't fail.
@@ -301,6 +308,7 @@ mod tests {
                 to: "counts".into(),
                 input: 0,
                 routing: "keyed".into(),
+                latency_us: Some(1_000),
             }],
         };
         let mut demand = JobDemand::new("word-count");

@@ -186,11 +186,30 @@ impl SpoutDeclarer<'_> {
 }
 
 /// A stream of a component, as used in groupings: `"component"` for its default stream, or
-/// `("component", "stream")`.
+/// `("component", "stream")`. [`latency`](Self::latency) sets a latency budget.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamRef {
     component: Arc<str>,
     stream: Arc<str>,
+    latency: Option<Duration>,
+}
+
+impl StreamRef {
+    /// Sets the latency budget of the subscription: the maximum time for which each part of its way
+    /// gathers tuples while few come. It replaces the node's setting `latency`; see
+    /// [`Edge::latency`](ardea_core::Edge::latency). Zero passes each tuple on at once, and the
+    /// maximum is 1 s.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_topology::StreamRef;
+    ///
+    /// let alarms = StreamRef::from(("sensors", "alarms")).latency(Duration::ZERO);
+    /// ```
+    pub fn latency(mut self, budget: Duration) -> Self {
+        self.latency = Some(budget);
+        self
+    }
 }
 
 impl From<&str> for StreamRef {
@@ -204,6 +223,7 @@ impl From<(&str, &str)> for StreamRef {
         StreamRef {
             component: component.into(),
             stream: stream.into(),
+            latency: None,
         }
     }
 }
@@ -277,11 +297,16 @@ impl BoltDeclarer<'_> {
     where_it_runs!();
 
     pub(crate) fn reads(self, from: impl Into<StreamRef>, grouping: Grouping) -> Self {
-        let StreamRef { component, stream } = from.into();
+        let StreamRef {
+            component,
+            stream,
+            latency,
+        } = from.into();
         self.0.inputs.push(Subscription {
             component,
             stream,
             grouping,
+            latency,
             line: None,
         });
         self

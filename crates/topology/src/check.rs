@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ardea_config::nearest;
-use ardea_core::{Error, ErrorCode, Result, is_invisible};
+use ardea_core::{Edge, Error, ErrorCode, Result, is_invisible};
 
 use crate::anchor::Task;
 use crate::builder::Reliability;
@@ -247,6 +247,14 @@ fn check_edge(to: &Component, input: &Subscription, outputs: &Outputs) -> Result
         } else {
             error.hint("declare it with direct_stream, or read it with another grouping")
         });
+    }
+    if input.latency.is_some_and(|it| it > Edge::MAX_LATENCY) {
+        let what = format!(
+            "the edge {} has a latency budget of more than {:?}",
+            edge(to, input),
+            Edge::MAX_LATENCY
+        );
+        return Err(invalid(what).hint("set a shorter budget; 0 passes each tuple on at once"));
     }
     match &input.grouping {
         Grouping::Fields(fields) => check_fields(to, input, stream, fields),

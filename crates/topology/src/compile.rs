@@ -283,6 +283,7 @@ impl Compiler<'_> {
                         (target, Ordinal(number as u16)),
                     )
                     .routing(subscription.grouping.routing(&origin, is_aligned))
+                    .latency(subscription.latency)
                     .codec(Arc::new(TupleCodec::new(fields))),
                 );
             }

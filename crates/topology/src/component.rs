@@ -58,6 +58,8 @@ pub(crate) struct Subscription {
     pub(crate) component: Arc<str>,
     pub(crate) stream: Arc<str>,
     pub(crate) grouping: Grouping,
+    /// The latency budget of the edge, if it has its own.
+    pub(crate) latency: Option<Duration>,
     /// The line of the description in a topology file; `None` without a file.
     pub(crate) line: Option<u64>,
 }

@@ -82,6 +82,7 @@ struct Input {
     grouping: Spanned<String>,
     fields: Option<Vec<String>>,
     function: Option<Spanned<String>>,
+    latency: Option<Spanned<String>>,
 }
 
 fn one() -> u32 {
@@ -374,6 +375,7 @@ fn subscription(registry: &Registry, input: &Input) -> Result<Subscription> {
         component: input.from.value.as_str().into(),
         stream: input.stream.as_deref().unwrap_or(DEFAULT_STREAM).into(),
         grouping,
+        latency: input.latency.as_ref().map(duration).transpose()?,
         line: Some(line(&input.from)),
     })
 }

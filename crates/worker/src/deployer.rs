@@ -15,8 +15,8 @@ use ardea_coordination::control::{Change, Generation, Order, ParticipantAction, 
 use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::{DeadLetters, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
-    Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure,
-    RemoteEdges, Site, StartMode,
+    Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure, Site,
+    StartMode,
 };
 use ardea_metrics::{Labels, MetricsManager};
 use tokio::sync::mpsc;
@@ -355,14 +355,14 @@ impl<'a> DeployerState<'a> {
         };
         let network = self.with.network.clone();
         let crossings = Arc::new(WorkerRemoteEdges::new(&program.dag, network, config));
-        let (dag, isolated) = self.with.processes.with_proxies(&program.dag, &crossings)?;
+        let ends = self.with.processes.with_proxies(&program.dag, &crossings)?;
+        let isolated = ends.vertices();
         let mail = BackchannelRouter::new(
             &self.with.name,
             program.side_channels,
             Arc::clone(&crossings),
         );
         let layout = layout(&names, change, instances, self.with.here)?;
-        let ends: Arc<dyn RemoteEdges> = Arc::<WorkerRemoteEdges>::clone(&crossings);
         let config = JobConfig {
             dead_letters: Arc::clone(&self.with.dead_letters),
             on_failure: match (program.may_lose_instances, self.with.instance_restarts) {
@@ -381,10 +381,13 @@ impl<'a> DeployerState<'a> {
                 .unwrap_or_default(),
             ..JobConfig::named(&self.with.name)
         };
-        let deployment = self
-            .with
-            .node
-            .deploy(&dag, config, layout, ends, StartMode::Paused)?;
+        let deployment = self.with.node.deploy(
+            &program.dag,
+            config,
+            layout,
+            Arc::new(ends),
+            StartMode::Paused,
+        )?;
         deployment.when_changed(self.with.look.clone());
         // A change that took effect before the waker was set is found in the next round.
         let mut active = Active {

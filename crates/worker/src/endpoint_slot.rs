@@ -1,30 +1,60 @@
-//! Slots that hold the endpoint of a stream while no processor uses it.
+//! Slots that hold the endpoint of a stream while no tasklet uses it.
 //!
-//! The processors at the ends of a stream come and go with instances. The endpoint stays, because
-//! it numbers the frames of the stream; one processor at a time borrows it. While the endpoint is
-//! in its slot, the network thread services it: it signals the end of the stream to a restarted
-//! peer.
+//! The tasklets at the ends of a stream come and go with instances. The endpoint stays, because it
+//! numbers the frames of the stream; one user at a time borrows it. While the endpoint is in its
+//! slot, the network thread services it: it signals the end of the stream to a restarted peer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use ardea_core::Waker;
+use ardea_network::exchange::{PortSlot, StreamReceiver, StreamSender};
 
 use crate::network::Network;
-use crate::port_slot::PortSlot;
 
-/// An endpoint that the network thread services while no processor uses it.
+/// An endpoint that the network thread services while no tasklet uses it.
 pub(crate) trait IdleEndpoint: Send + 'static {
     /// Returns the endpoint's port slot.
-    fn station(&self) -> &Arc<PortSlot>;
+    fn port_slot(&self) -> &Arc<PortSlot>;
 
-    /// Services the endpoint while it is in its slot, at the time `now`.
-    fn tend(&mut self, now: Duration);
+    /// Starts the output of the endpoint's next user, after all output of the previous user.
+    fn begin(&mut self) {}
+
+    /// Services the endpoint while it is in its slot.
+    fn service(&mut self) {}
+}
+
+impl IdleEndpoint for StreamSender {
+    fn port_slot(&self) -> &Arc<PortSlot> {
+        self.slot()
+    }
+
+    fn begin(&mut self) {
+        StreamSender::begin(self);
+    }
+
+    fn service(&mut self) {
+        StreamSender::service(self);
+    }
+}
+
+/// Incoming data stays queued within the receive window while the endpoint is in its slot.
+impl IdleEndpoint for StreamReceiver {
+    fn port_slot(&self) -> &Arc<PortSlot> {
+        self.slot()
+    }
+}
+
+/// A user of an endpoint, which borrows it from its slot as soon as it is free. Dropping the user
+/// returns the endpoint.
+pub(crate) struct EndpointUser<E: IdleEndpoint> {
+    slot: Arc<EndpointSlot<E>>,
+    end: Option<E>,
+    waker: Waker,
 }
 
 /// An object that the network thread services.
 pub(crate) trait Serviced: Send + Sync {
-    fn tend(&self, now: Duration);
+    fn service(&self);
 }
 
 /// A slot for an endpoint.
@@ -35,20 +65,39 @@ pub(crate) struct EndpointSlot<E> {
 
 struct SlotContent<E> {
     end: Option<E>,
-    /// The waker of the processor that waits for the endpoint.
+    /// The waker of the tasklet that waits for the endpoint.
     waiting: Option<Waker>,
 }
 
-/// A borrowed endpoint; dropping it returns the endpoint to its slot.
-pub(crate) struct EndpointGuard<E: IdleEndpoint> {
-    end: Option<E>,
-    slot: Arc<EndpointSlot<E>>,
+impl<E: IdleEndpoint> EndpointUser<E> {
+    pub(crate) fn new(slot: Arc<EndpointSlot<E>>) -> Self {
+        EndpointUser {
+            slot,
+            end: None,
+            waker: Waker::none(),
+        }
+    }
+
+    /// Sets the waker of the user, and borrows the endpoint if it is free.
+    pub(crate) fn open(&mut self, waker: Waker) {
+        self.waker = waker;
+        self.get();
+    }
+
+    /// Returns the endpoint; `None` until its previous user has returned it.
+    pub(crate) fn get(&mut self) -> Option<&mut E> {
+        if self.end.is_none() {
+            self.end = self.slot.borrow(&self.waker);
+            self.end.as_mut()?.begin();
+        }
+        self.end.as_mut()
+    }
 }
 
 impl<E: IdleEndpoint> EndpointSlot<E> {
     /// Creates the slot of an endpoint and registers it with the network.
     pub(crate) fn new(end: E, network: Network) -> Arc<Self> {
-        network.join(end.station());
+        network.join(end.port_slot());
         Arc::new(EndpointSlot {
             inside: Mutex::new(SlotContent {
                 end: Some(end),
@@ -60,25 +109,17 @@ impl<E: IdleEndpoint> EndpointSlot<E> {
 
     /// Lends the endpoint, which then wakes `owner` when it can continue. If the endpoint is in
     /// use, returns `None` and wakes `owner` when it is free.
-    pub(crate) fn borrow(self: &Arc<Self>, owner: &Waker) -> Option<EndpointGuard<E>> {
+    fn borrow(&self, owner: &Waker) -> Option<E> {
         let mut inside = self.inside();
-        match inside.end.take() {
-            Some(end) => {
-                end.station().set_owner(owner.clone());
-                Some(EndpointGuard {
-                    end: Some(end),
-                    slot: Arc::clone(self),
-                })
-            }
-            None => {
-                inside.waiting = Some(owner.clone());
-                None
-            }
+        match &inside.end {
+            Some(end) => end.port_slot().set_owner(owner.clone()),
+            None => inside.waiting = Some(owner.clone()),
         }
+        inside.end.take()
     }
 
     fn put_back(self: &Arc<Self>, end: E) {
-        let station = Arc::clone(end.station());
+        let station = Arc::clone(end.port_slot());
         let mut inside = self.inside();
         inside.end = Some(end);
         let waiting = inside.waiting.take();
@@ -99,21 +140,14 @@ impl<E: IdleEndpoint> EndpointSlot<E> {
 }
 
 impl<E: IdleEndpoint> Serviced for EndpointSlot<E> {
-    fn tend(&self, now: Duration) {
+    fn service(&self) {
         if let Some(end) = &mut self.inside().end {
-            end.tend(now);
+            end.service();
         }
     }
 }
 
-impl<E: IdleEndpoint> EndpointGuard<E> {
-    /// Returns the endpoint; always `Some` until the guard is dropped.
-    pub(crate) fn end(&mut self) -> Option<&mut E> {
-        self.end.as_mut()
-    }
-}
-
-impl<E: IdleEndpoint> Drop for EndpointGuard<E> {
+impl<E: IdleEndpoint> Drop for EndpointUser<E> {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
             self.slot.put_back(end);

@@ -9,8 +9,8 @@
 //!
 //! ```text
 //!  control (tokio)    deployer           threads of the node                   network thread
-//!  driver: agent  ──▶ Node::deploy ──▶ instances ─▶ SenderP ─ SendEndpoint ──▶ Links ══ other
-//!    │ connection ◀── applied, ended   instances ◀─ ReceiverP ─ ReceiveEndpoint ◀─   containers
+//!  driver: agent  ──▶ Node::deploy ──▶ instances ─▶ RemoteSender ─ StreamSender ─▶ Links ══ other
+//!    │ connection ◀── applied, ended   instances ◀─ RemoteReceiver ─ StreamReceiver ◀─ containers
 //!  leader             metrics          BackchannelSenderP, BackchannelReceiverP ◀─▶
 //! ```
 //!
@@ -20,11 +20,9 @@
 //!   dependencies.
 //! * `driver`, `master_link`: the control side, which drives the agent of `ardea-coordination`;
 //!   `deployer`, `plan`: the execution of its actions.
-//! * `network`: the connections, one for each other container, on a separate thread; `port_slot`:
-//!   the slot through which an endpoint gets the ports of successive connections.
-//! * `send_endpoint`, `receive_endpoint`, `endpoint_slot`: the endpoints of a stream over
-//!   successive connections; `sender`, `receiver`, `remote_edges`: the processors at these
-//!   endpoints.
+//! * `network`: the connections, one for each other container, on a separate thread.
+//! * `endpoint_slot`: the slots of streams, which outlive the tasklets at their ends; `sender`,
+//!   `receiver`, `remote_edges`: the ends of edges for the engine.
 //! * `attempt`: the current execution attempt of a job with a processing guarantee;
 //!   `bounded_inputs`: the bounded sources that must end before the attempt's first epoch. The
 //!   checkpoint backend is a
@@ -75,9 +73,6 @@ mod transports;
 
 mod endpoint_slot;
 mod network;
-mod port_slot;
-mod receive_endpoint;
-mod send_endpoint;
 
 mod receiver;
 mod remote_edges;

@@ -22,11 +22,11 @@ use std::time::Duration;
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    AddressScope, Identity, LinkConfig, LinkCounts, Listener, NetworkWaker, Transport,
+    AddressScope, End, Identity, LinkConfig, LinkCounts, LinkNumber, Listener, NetworkWaker,
+    PortSlot, StreamId, Transport, WorkerNumber,
 };
 
 use crate::endpoint_slot::Serviced;
-use crate::port_slot::{LinkNumber, PortSlot};
 pub(crate) use requests::Request;
 
 /// The address of a peer, as the leader reported it.
@@ -190,6 +190,18 @@ impl Network {
         self.send_request(Request::Join(Arc::clone(station)));
     }
 
+    /// Creates the port slot of one end of a stream to or from a peer.
+    pub(crate) fn port_slot(&self, site: Site, end: End, stream: StreamId) -> Arc<PortSlot> {
+        // Held weakly, because requests of the network hold port slots.
+        let network = Arc::downgrade(&self.0);
+        let peer = WorkerNumber(u64::from(site.0));
+        PortSlot::new(peer, end, stream, move |link, error| {
+            if let Some(shared) = network.upgrade() {
+                Network(shared).report_invalid(site, link, error);
+            }
+        })
+    }
+
     /// Sets the addresses of peers.
     pub(crate) fn peers(&self, peers: Vec<PeerAddress>) {
         self.send_request(Request::Peers(peers));
@@ -202,8 +214,14 @@ impl Network {
     }
 
     /// Reports a connection as invalid or closed, so that the network drops it.
-    pub(crate) fn report_invalid(&self, site: Site, link: LinkNumber, error: &Error) {
+    fn report_invalid(&self, site: Site, link: LinkNumber, error: &Error) {
         self.send_request(Request::Complaint(site, link, error.to_string()));
+    }
+
+    /// Limits the time for which the network thread gathers data to `most`, the least latency budget
+    /// of the job's edges.
+    pub(crate) fn limit_latency(&self, most: Duration) {
+        self.send_request(Request::LimitLatency(most));
     }
 
     /// Requests that the network thread services an object once.

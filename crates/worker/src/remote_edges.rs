@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ardea_coordination::control::Generation;
-use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
-use ardea_engine::{RemoteEdges, Site};
-use ardea_network::exchange::{End, ReceiverConfig, SenderConfig, StreamId};
+use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Isolation, Result};
+use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site};
+use ardea_network::exchange::{
+    End, ReceiverConfig, SenderConfig, StreamCounts, StreamId, StreamReceiver, StreamSender,
+    StreamSenderConfig,
+};
 
 use crate::endpoint_slot::EndpointSlot;
 use crate::instance::{PassthroughCodec, is_instance};
 use crate::network::Network;
-use crate::port_slot::PortSlot;
-use crate::receive_endpoint::ReceiveEndpoint;
-use crate::receiver::ReceiverP;
-use crate::send_endpoint::{Counts, SendEndpoint};
-use crate::sender::SenderP;
+use crate::receiver::RemoteReceiver;
+use crate::sender::RemoteSender;
 use crate::traffic::{Arrivals, Traffic};
 
 /// The job number in stream ids. It is constant, because a connection carries the streams of a
@@ -53,8 +54,8 @@ pub(crate) struct WorkerRemoteEdges {
     config: StreamConfig,
     /// The number of records sent over lost connections and not acknowledged.
     lost: Arc<AtomicU64>,
-    senders: EndpointSlots<SendEndpoint>,
-    receivers: EndpointSlots<ReceiveEndpoint>,
+    senders: EndpointSlots<StreamSender>,
+    receivers: EndpointSlots<StreamReceiver>,
     traffic: Arc<Traffic>,
 }
 
@@ -85,6 +86,10 @@ impl WorkerRemoteEdges {
                 to: Arc::clone(name(edge.target().0)),
             }
         });
+        // All edges share the network thread.
+        if let Some(least) = least_latency(dag) {
+            network.limit_latency(least);
+        }
         WorkerRemoteEdges {
             edges: edges.collect(),
             network,
@@ -128,19 +133,21 @@ impl WorkerRemoteEdges {
         stream: usize,
         to: Site,
         codec: &Arc<dyn ChunkCodec>,
-    ) -> Arc<EndpointSlot<SendEndpoint>> {
+    ) -> Arc<EndpointSlot<StreamSender>> {
         let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
         let berth = senders.entry((stream, to)).or_insert_with(|| {
             let id = self.config.stream(stream);
-            let station = PortSlot::new(to, End::Sender, id);
-            let (network, lost) = (self.network.clone(), Arc::clone(&self.lost));
-            let (codec, config) = (Arc::clone(codec), self.config);
-            let counts = Counts {
-                lost,
+            let slot = self.network.port_slot(to, End::Sender, id);
+            let config = StreamSenderConfig {
+                sender: self.config.sender,
+                fails_on_loss: self.config.life.is_some(),
+            };
+            let counts = StreamCounts {
+                lost: Arc::clone(&self.lost),
                 bytes: self.bytes(stream, to),
             };
-            let end = SendEndpoint::new(station, codec, config, network.clone(), counts);
-            EndpointSlot::new(end, network)
+            let end = StreamSender::new(slot, Arc::clone(codec), config, counts);
+            EndpointSlot::new(end, self.network.clone())
         });
         Arc::clone(berth)
     }
@@ -160,39 +167,70 @@ impl WorkerRemoteEdges {
         stream: usize,
         from: Site,
         codec: &Arc<dyn ChunkCodec>,
-    ) -> Arc<EndpointSlot<ReceiveEndpoint>> {
+    ) -> Arc<EndpointSlot<StreamReceiver>> {
         let receivers = self.receivers.lock();
         let mut receivers = receivers.unwrap_or_else(PoisonError::into_inner);
         let berth = receivers.entry((stream, from)).or_insert_with(|| {
             let id = self.config.stream(stream);
-            let station = PortSlot::new(from, End::Receiver, id);
-            let (codec, network) = (Arc::clone(codec), self.network.clone());
-            let end = ReceiveEndpoint::new(station, codec, self.config.receiver, network.clone());
-            EndpointSlot::new(end, network)
+            let slot = self.network.port_slot(from, End::Receiver, id);
+            let end = StreamReceiver::new(slot, Arc::clone(codec), self.config.receiver);
+            EndpointSlot::new(end, self.network.clone())
         });
         Arc::clone(berth)
     }
 }
 
+/// Returns the least of the latency budgets that edges of the graph have of their own.
+fn least_latency(dag: &Dag) -> Option<Duration> {
+    let remote = dag
+        .edges()
+        .iter()
+        .filter(|edge| edge.wanted_codec().is_some());
+    remote.filter_map(Edge::wanted_latency).min()
+}
+
 impl RemoteEdges for WorkerRemoteEdges {
-    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn SendEnd>> {
         let codec = self.codec(edge.index())?;
         let berth = self.sending(edge.index(), to, codec);
-        Ok(Box::new(SenderP::new(berth)))
+        Ok(Box::new(RemoteSender::new(berth)))
     }
 
-    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>> {
         let codec = self.codec(edge.index())?;
         let berth = self.receiving(edge.index(), from, codec);
         let vertex = Arc::clone(&self.edges[edge.index()].to);
         let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
-        Ok(Box::new(ReceiverP::new(berth, arrivals)))
+        Ok(Box::new(RemoteReceiver::new(berth, arrivals)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::{Ordinal, Processor, Vertex, supplier};
+
     use super::*;
+    use crate::backchannel::BackchannelCodec;
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    #[test]
+    fn the_network_gathers_by_the_least_budget_of_the_edges_that_may_leave_the_process() {
+        let mut dag = Dag::new();
+        let nothing = |name: &str| Vertex::new(name.to_string(), supplier(|| Nothing));
+        let [a, b, c] = ["a", "b", "c"].map(|name| dag.vertex(nothing(name)));
+        let local = Edge::between(a, b).latency(Duration::ZERO);
+        dag.edge(local);
+        dag.edge(Edge::between(b, c).codec(Arc::new(BackchannelCodec)));
+        assert_eq!(least_latency(&dag), None);
+        for (output, millis) in [(1, 9), (2, 7)] {
+            let edge = Edge::from_ordinals((a, Ordinal(output)), (c, Ordinal(output)));
+            let edge = edge.latency(Duration::from_millis(millis));
+            dag.edge(edge.codec(Arc::new(BackchannelCodec)));
+        }
+        assert_eq!(least_latency(&dag), Some(Duration::from_millis(7)));
+    }
 
     #[test]
     fn streams_of_two_lives_are_never_the_same() {

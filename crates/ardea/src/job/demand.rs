@@ -79,6 +79,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             to: name(edge.target().0),
             input: edge.target().1.index(),
             routing: format!("{:?}", edge.wanted_routing()),
+            latency_us: edge.wanted_latency().map(|it| it.as_micros() as u64),
         })
         .collect();
     logical.write_into(&mut demand);

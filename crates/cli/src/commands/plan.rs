@@ -76,7 +76,9 @@ fn graph_text(dag: &Dag) -> Result<String, Failure> {
         );
         for edge in dag.outputs(id) {
             let edge = &dag.edges()[edge.index()];
-            text += &format!("    → {} [{}]\n", target(dag, edge), routing(edge));
+            let latency = edge.wanted_latency();
+            let latency = latency.map_or_else(String::new, |it| format!(", latency {it:?}"));
+            text += &format!("    → {} [{}{latency}]\n", target(dag, edge), routing(edge));
         }
     }
     Ok(text)
@@ -140,6 +142,7 @@ fn graph_json(dag: &Dag, plan: &ExecutionPlan) -> Result<Value, Failure> {
                 "input": edge.target().1.index(),
                 "routing": routing(edge),
                 "priority": edge.wanted_priority().0,
+                "latency_us": edge.wanted_latency().map(|it| it.as_micros() as u64),
             })
         })
         .collect();

@@ -2,33 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Outbox, RemoteSignal, Slot};
-use crate::{Chunk, Marker, Ordinal, Result};
+use super::{Outbox, Slot};
+use crate::{Chunk, Marker};
 
-/// The methods of an [`Outbox`] for the runtime: they empty it, and carry signals of edges between
-/// processes. Processors do not use them.
+/// The methods of an [`Outbox`] for the runtime, which empties it. Processors do not use them.
 pub trait OutboxRuntime {
-    /// Signals, after the content of this lane, that no remote producer routes to the lane's
-    /// consumer at the moment. A consumer that is stopping then does not wait for these producers;
-    /// for others the signal has no effect.
-    ///
-    /// # Errors
-    /// [`NoSuchOutput`](crate::ErrorCode::NoSuchOutput) if there is no such output.
-    fn signal_producers_left(&mut self, ordinal: Ordinal) -> Result<()>;
-
-    /// Signals, after the content of the lanes, that the sending end has restarted or the
-    /// connection was cut. Earlier signals of the sending end, about leaving or expected producers
-    /// and end of stream, are void.
-    fn signal_restart(&mut self);
-
-    /// Counts records that were dropped because their output does not exist. The sender used a
-    /// routing older than the start of this process.
-    fn count_misrouted(&mut self, records: usize);
-
-    /// Returns the number of records counted by
-    /// [`count_misrouted`](OutboxRuntime::count_misrouted) since the last call.
-    fn take_misrouted(&mut self) -> u64;
-
     /// Takes the requested deadline.
     fn take_wake_at(&mut self) -> Option<Duration>;
 
@@ -38,13 +16,6 @@ pub trait OutboxRuntime {
     /// Adds lanes until there are `lanes`. Pending markers of the first lane are copied to the new
     /// ones.
     fn grow(&mut self, lanes: usize);
-
-    /// Returns the pending signal about a lane's remote producers. It applies after all records
-    /// and markers that were in the lane.
-    fn peek_signal(&self, lane: usize) -> Option<RemoteSignal>;
-
-    /// Takes the pending signal about a lane's remote producers.
-    fn take_signal(&mut self, lane: usize) -> Option<RemoteSignal>;
 
     /// Takes the records of a lane, if there are any, and leaves `spare` to be filled next.
     fn take_chunk(&mut self, lane: usize, spare: impl FnOnce() -> Chunk) -> Option<Chunk>;
@@ -66,36 +37,15 @@ pub trait OutboxRuntime {
 }
 
 impl OutboxRuntime for Outbox {
-    fn signal_producers_left(&mut self, ordinal: Ordinal) -> Result<()> {
-        self.slot(ordinal)?
-            .signal
-            .get_or_insert(RemoteSignal::ProducersLeft);
-        Ok(())
-    }
-
-    fn signal_restart(&mut self) {
-        for slot in &mut self.slots {
-            slot.signal = Some(RemoteSignal::Restarted);
-        }
-    }
-
-    fn count_misrouted(&mut self, records: usize) {
-        self.misrouted += records as u64;
-    }
-
-    fn take_misrouted(&mut self) -> u64 {
-        std::mem::take(&mut self.misrouted)
-    }
-
     fn take_wake_at(&mut self) -> Option<Duration> {
         self.wake_at.take()
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.slots.iter().all(|slot| {
-            slot.building.is_empty() && slot.markers.is_empty() && slot.signal.is_none()
-        })
+        self.slots
+            .iter()
+            .all(|slot| slot.building.is_empty() && slot.markers.is_empty())
     }
 
     fn grow(&mut self, lanes: usize) {
@@ -106,15 +56,6 @@ impl OutboxRuntime for Outbox {
                 ..Slot::default()
             });
         }
-    }
-
-    #[inline]
-    fn peek_signal(&self, lane: usize) -> Option<RemoteSignal> {
-        self.slots[lane].signal
-    }
-
-    fn take_signal(&mut self, lane: usize) -> Option<RemoteSignal> {
-        self.slots[lane].signal.take()
     }
 
     fn take_chunk(&mut self, lane: usize, spare: impl FnOnce() -> Chunk) -> Option<Chunk> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, Marker, Ordinal, Priority, RemoteSignal, Timestamp, Watermark,
-    WatermarkMerge,
+    Chunk, Clock, Epoch, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
 };
 
 use crate::channels::control_queue::ControlQueue;
 use crate::channels::inlet::{Inlet, InletState, Input, InputSpec, NewInlet, Unconnected};
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::Message;
+use crate::remote::RemoteSignal;
 
 mod epochs;
 
@@ -307,6 +307,13 @@ impl InputSet {
             fullest = fullest.max(inlet.receiver.fill());
         }
         fullest
+    }
+
+    /// Returns true if a producer waits for room in a queue.
+    pub(crate) fn blocks_producer(&self) -> bool {
+        self.inlets
+            .iter()
+            .any(|inlet| inlet.receiver.sender_waits())
     }
 
     /// Returns an emptied chunk to the queue that the latest chunk of the input came from.

@@ -4,12 +4,13 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, InstanceMetrics, Marker, Outbox, OutboxRuntime, RemoteSignal, Replicate, Result,
-    Routing, Scatter, Watermark,
+    Chunk, InstanceMetrics, Marker, Outbox, OutboxRuntime, Replicate, Result, Routing, Scatter,
+    Watermark,
 };
 
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::{Message, QueueSender};
+use crate::remote::RemoteSignal;
 
 mod switching;
 
@@ -223,8 +224,6 @@ impl OutputEdge {
                 step
             } else if outbox.peek_marker(lane).is_some() {
                 self.send_marker(outbox, lane, metrics)
-            } else if let Some(news) = outbox.peek_signal(lane) {
-                self.send_signal(news, outbox, lane)
             } else {
                 return Ok(moved);
             };
@@ -381,9 +380,10 @@ impl OutputEdge {
         true
     }
 
-    /// Sends a remote signal. An output with such signals has at most one queue per lane.
-    fn send_signal(&mut self, news: RemoteSignal, outbox: &mut Outbox, lane: usize) -> bool {
-        if !self.lanes.iter_mut().all(QueueSender::has_room) {
+    /// Sends a remote signal, if there is room and no queue is being replaced. An output with such
+    /// signals has at most one queue.
+    pub(crate) fn send_signal(&mut self, news: RemoteSignal) -> bool {
+        if self.switching.is_some() || !self.lanes.iter_mut().all(QueueSender::has_room) {
             return false;
         }
         for sender in &mut self.lanes {
@@ -392,7 +392,6 @@ impl OutputEdge {
         if news == RemoteSignal::Restarted {
             self.sent_markers.restart();
         }
-        outbox.take_signal(lane);
         true
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Marker, RemoteSignal};
+use ardea_core::{Chunk, Marker};
 use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::channels::pending_producers::ProducerState;
 use crate::executor::worker_shared::TaskletWaker;
 use crate::panics::quietly;
+use crate::remote::RemoteSignal;
 use crate::shim::{AtomicBool, Ordering, fence};
 
 /// A message of a queue.
@@ -84,6 +85,7 @@ impl QueueSender {
             return true;
         }
         self.shared.sender_waits.store(true, Ordering::SeqCst);
+        self.receiver.end_gathering();
         // Pairs with the fence in `pop`: either the receiver sees the flag, or its progress is seen
         // here.
         fence(Ordering::SeqCst);
@@ -101,7 +103,7 @@ impl QueueSender {
             Err(PushError::Gone(_)) => {}
             Err(PushError::Full(_)) => debug_assert!(false, "sent without asking for room"),
         }
-        self.receiver.wake();
+        self.receiver.wake_for_data();
     }
 
     /// Returns the number of records sent after the receiver was dropped, since the last call.
@@ -131,6 +133,11 @@ impl QueueReceiver {
     /// Returns the number of queued messages and the capacity.
     pub(crate) fn fill(&mut self) -> (usize, usize) {
         (self.messages.len(), self.messages.capacity())
+    }
+
+    /// Returns true if the sender waits for room.
+    pub(crate) fn sender_waits(&self) -> bool {
+        self.shared.sender_waits.load(Ordering::SeqCst)
     }
 
     /// Returns true if the sender has ended and all its messages have been taken.

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ardea_config::{Kind, Resolved, Setting};
-use ardea_core::Result;
+use ardea_core::{Edge, Result};
 
 use crate::config::NodeConfig;
 use crate::config::state_backend_config::{self, StateBackendConfig};
@@ -86,7 +86,7 @@ pub static NODE_SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "latency",
-        kind: duration(Duration::ZERO, Duration::from_secs(1)),
+        kind: duration(Duration::ZERO, Edge::MAX_LATENCY),
         default: "500us",
         about: "how long a source or a network connection with few records gathers them",
         trades: "longer uses less CPU at low rates, 0 passes each record on at once",

@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result,
-    Routing, StateBackend, UpstreamVertex, Vertex, VertexId, Waker, Watermark, panic_message,
+    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Result, Routing,
+    StateBackend, UpstreamVertex, VertexId, Waker, Watermark, panic_message,
 };
 
-use crate::NodeConfig;
 use crate::executor::threads::Threads;
 use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::panics::quietly;
-use crate::planning::wiring::{TaskletEdge, Wiring};
+use crate::planning::wiring::{Role, TaskletEdge, Wiring};
 use crate::snapshotting::HandedOffState;
 use crate::snapshotting::InstanceName;
-use crate::stage::{DrainMode, Kind, ProcessorStage, Restoring, SnapshotState};
+use crate::stage::{Code, DrainMode, Kind, ProcessorStage, Restoring, SnapshotState};
 use crate::tasklet::SliceConfig;
+use crate::{NodeConfig, RemoteEdges};
 
 /// The resume point of a processor that took over state in memory: the epoch, and the watermark of
 /// its predecessor.
@@ -36,18 +36,26 @@ pub(crate) struct Launch {
     pub(crate) job: Arc<JobShared>,
     /// Disk storage for state that does not fit into memory.
     pub(crate) local: Option<Arc<dyn StateBackend>>,
+    /// The ends of edges to other processes, and the proxies of instances there.
+    pub(crate) remote: Option<Arc<dyn RemoteEdges>>,
     /// The sources that run to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
 }
 
 impl Launch {
-    pub(crate) fn new(wiring: Arc<Wiring>, threads: &Threads, job: Arc<JobShared>) -> Self {
+    pub(crate) fn new(
+        wiring: Arc<Wiring>,
+        threads: &Threads,
+        job: Arc<JobShared>,
+        remote: Option<Arc<dyn RemoteEdges>>,
+    ) -> Self {
         Launch {
             to_their_end: wiring.dag.feeding_urgent_inputs(),
             wiring,
             config: threads.config.clone(),
             clock: threads.clock.clone(),
             job,
+            remote,
             local: threads.local.clone(),
         }
     }
@@ -109,12 +117,13 @@ impl Launch {
                 vertex: Arc::clone(vertex.name()),
                 instance: which,
             };
-            let made = supply(vertex, which)
-                .and_then(|processor| self.check(processor))
-                .and_then(|processor| self.take_over_state(processor, &name, begins));
-            let (processor, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
+            let made = self
+                .supply(id, which)
+                .and_then(|code| self.check(code))
+                .and_then(|code| self.take_over_state(code, &name, begins));
+            let (code, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
             let desk = self.snapshot_state(name, place, begins && taken.is_none())?;
-            let stage = ProcessorStage::new(processor, context, inputs, outputs, kind, woken);
+            let stage = ProcessorStage::new(code, context, inputs, outputs, kind, woken);
             let stage = match desk {
                 Some(desk) => stage.with_snapshots(desk),
                 None => stage,
@@ -127,14 +136,26 @@ impl Launch {
         Ok((stages, counted))
     }
 
-    /// Refuses a processor that would break the job's guarantee.
-    fn check(&self, processor: Box<dyn Processor>) -> Result<Box<dyn Processor>> {
-        let guarantee = self.job.guarantee;
-        match processor
-            .unsaved_state()
-            .filter(|_| guarantee.keeps_state())
+    /// Creates the processor of an instance, or its proxy if it runs in another process; a panic of
+    /// the user's supplier becomes an error.
+    fn supply(&self, vertex: VertexId, instance: Instance) -> Result<Code> {
+        if let Some(remote) = &self.remote
+            && let Some(proxy) = remote.proxy(vertex, instance)?
         {
-            None => Ok(processor),
+            return Ok(Code::Proxy(proxy));
+        }
+        let supplier = self.wiring.dag.get(vertex).supplier();
+        let supplied = catch_unwind(AssertUnwindSafe(|| supplier.supply(instance)));
+        let supplied = supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)));
+        supplied.map(Code::Processor)
+    }
+
+    /// Refuses a processor that would break the job's guarantee.
+    fn check(&self, mut code: Code) -> Result<Code> {
+        let guarantee = self.job.guarantee;
+        let unsaved = code.processor().and_then(|it| it.unsaved_state());
+        match unsaved.filter(|_| guarantee.keeps_state()) {
+            None => Ok(code),
             Some(what) => {
                 let what = format!(
                     "it would forget {what}, although the guarantee of the job is {guarantee}"
@@ -149,28 +170,26 @@ impl Launch {
     /// memory, if any. Returns the epoch and watermark of that state.
     fn take_over_state(
         &self,
-        mut processor: Box<dyn Processor>,
+        mut code: Code,
         name: &InstanceName,
         begins: bool,
-    ) -> Result<(Box<dyn Processor>, Option<ResumePoint>)> {
+    ) -> Result<(Code, Option<ResumePoint>)> {
         let snapshots = &self.job.snapshots;
         let (Some(left), Some(source), true) = (&snapshots.handoff_in, &snapshots.source, begins)
         else {
-            return Ok((processor, None));
+            return Ok((code, None));
         };
         let Some(keepsake) = left.take(name, source.epoch()) else {
-            return Ok((processor, None));
+            return Ok((code, None));
         };
         let HandedOffState {
             epoch,
             watermark,
             memory,
         } = keepsake;
-        let taken = catch_unwind(AssertUnwindSafe(|| {
-            processor.state().take_over_state(memory)
-        }));
+        let taken = catch_unwind(AssertUnwindSafe(|| code.state().take_over_state(memory)));
         match taken {
-            Ok(is_taken) => Ok((processor, is_taken.then_some((epoch, watermark)))),
+            Ok(is_taken) => Ok((code, is_taken.then_some((epoch, watermark)))),
             Err(payload) => Err(panicked("taking over the previous state", payload)),
         }
     }
@@ -211,7 +230,7 @@ impl Launch {
     pub(crate) fn crossing(
         &self,
         joint: &TaskletEdge,
-        processor: Box<dyn Processor>,
+        code: Code,
         kind: Kind,
         width: usize,
         place: &TaskletWaker,
@@ -236,7 +255,7 @@ impl Launch {
             Kind::Sender => (width, 0),
             _ => (0, width),
         };
-        ProcessorStage::new(processor, context, inputs, outputs, kind, woken)
+        ProcessorStage::new(code, context, inputs, outputs, kind, woken)
     }
 
     fn context(
@@ -279,27 +298,18 @@ impl Launch {
     }
 
     /// Returns the slice settings of a tasklet.
-    pub(crate) fn turns(config: &NodeConfig, is_dedicated: bool) -> SliceConfig {
+    pub(crate) fn turns(&self, role: Role) -> SliceConfig {
+        let config = &self.config;
         SliceConfig {
-            slice: if is_dedicated {
+            slice: if self.wiring.is_dedicated(role) {
                 Duration::ZERO
             } else {
                 config.slice
             },
             idle_poll: config.idle_poll,
-            latency: if is_dedicated {
-                Duration::ZERO
-            } else {
-                config.latency
-            },
+            latency: self.wiring.latency(role, config.latency),
         }
     }
-}
-
-/// Creates the processor of an instance; a panic of the user's supplier becomes an error.
-fn supply(vertex: &Vertex, instance: Instance) -> Result<Box<dyn Processor>> {
-    let supplied = catch_unwind(AssertUnwindSafe(|| vertex.supplier().supply(instance)));
-    supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)))
 }
 
 fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {

@@ -15,7 +15,7 @@ use crate::executor::threads::Threads;
 use crate::executor::worker_shared::TaskletWaker;
 use crate::job::JobShared;
 use crate::planning::wiring::{Role, Wiring};
-use crate::{Layout, OnInstanceFailure, Placement, RemoteEdges};
+use crate::{Layout, OnInstanceFailure, Placement};
 
 mod queue_wiring;
 mod rewire_plan;
@@ -85,7 +85,6 @@ pub(super) struct TaskletRegistry {
     wiring: Arc<Wiring>,
     launch: Arc<Launch>,
     on_failure: OnInstanceFailure,
-    crossings: Option<Arc<dyn RemoteEdges>>,
     members: BTreeMap<Role, Member>,
     /// The next placement of the latest layout.
     next: Option<Placement>,
@@ -101,17 +100,11 @@ pub(super) struct TaskletRegistry {
 
 impl TaskletRegistry {
     /// Creates an empty registry.
-    pub(super) fn new(
-        launch: Launch,
-        on_failure: OnInstanceFailure,
-        crossings: Option<Arc<dyn RemoteEdges>>,
-        first_thread: usize,
-    ) -> Self {
+    pub(super) fn new(launch: Launch, on_failure: OnInstanceFailure, first_thread: usize) -> Self {
         TaskletRegistry {
             wiring: Arc::clone(&launch.wiring),
             launch: Arc::new(launch),
             on_failure,
-            crossings,
             members: BTreeMap::new(),
             next: None,
             left: Vec::new(),

@@ -47,13 +47,19 @@ impl ThreadNotifier {
     #[inline]
     #[must_use]
     pub(crate) fn notify_data(&self, tasklet: u32) -> bool {
-        self.notify(tasklet) && !self.deferred.contains(tasklet)
+        self.notify(tasklet) && !self.is_deferred(tasklet)
     }
 
     /// For the owning thread: defers the wake-ups for data of a tasklet until
     /// [`end_deferral`](Self::end_deferral). The thread must wake by itself for that call.
     pub(crate) fn defer(&self, tasklet: u32) {
         self.deferred.insert(tasklet);
+    }
+
+    /// Returns true if the wake-ups for data of a tasklet are deferred.
+    #[inline]
+    pub(crate) fn is_deferred(&self, tasklet: u32) -> bool {
+        self.deferred.contains(tasklet)
     }
 
     /// For the owning thread: ends the deferral of a tasklet, if it is deferred. The thread must

@@ -146,6 +146,17 @@ impl TaskletWaker {
         }
     }
 
+    /// Wakes the tasklet if it gathers records. One that begins to gather at the same time may not
+    /// be woken, and then continues at its deadline.
+    #[inline]
+    pub(crate) fn end_gathering(&self) {
+        if let Some((worker, number)) = &self.0
+            && worker.notifier.is_deferred(*number)
+        {
+            worker.wake(*number);
+        }
+    }
+
     pub(crate) fn admit(&self, tasklet: Box<Tasklet>) {
         if let Some((worker, number)) = &self.0 {
             worker.admit(*number, tasklet);

@@ -1,6 +1,7 @@
 //! The tasklets and queues that a process needs, derived from the graph and the layout alone.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ardea_core::{Dag, Edge, EdgeId, Error, ErrorCode, Result, Routing, VertexId};
 
@@ -107,6 +108,36 @@ impl Wiring {
     /// Returns true if a chain starts with a source.
     pub(crate) fn is_source(&self, chain: usize) -> bool {
         self.joints.iter().all(|joint| joint.to != chain)
+    }
+
+    /// Returns true if a tasklet needs a dedicated thread.
+    pub(crate) fn is_dedicated(&self, role: Role) -> bool {
+        matches!(role, Role::Chain { chain, .. } if self.plan.tasklets[chain].is_dedicated())
+    }
+
+    /// Returns the latency budget of a tasklet; see [`Edge::latency`]. `of_job` is the budget of
+    /// edges without their own.
+    pub(crate) fn latency(&self, role: Role, of_job: Duration) -> Duration {
+        let own = |edge: EdgeId| self.dag.edges()[edge.index()].wanted_latency();
+        let budget = match role {
+            _ if self.is_dedicated(role) => None,
+            Role::Receiver { edge, .. } => Some(own(edge).unwrap_or(of_job)),
+            Role::Sender { edge, .. } => own(edge),
+            Role::Chain { chain, .. } if self.is_source(chain) => {
+                let leaving = self.outputs(chain).into_iter();
+                let leaving = leaving.map(|joint| own(joint.id).unwrap_or(of_job));
+                let vertices = self.plan.tasklets[chain].vertices.iter();
+                let inside = vertices.flat_map(|vertex| self.dag.outputs(*vertex));
+                let least = leaving.chain(inside.filter_map(own)).min();
+                Some(least.unwrap_or(of_job))
+            }
+            Role::Chain { chain, .. } => {
+                let inputs = self.inputs(chain).into_iter();
+                let own: Option<Vec<Duration>> = inputs.map(|joint| own(joint.id)).collect();
+                own.and_then(|budgets| budgets.into_iter().min())
+            }
+        };
+        budget.unwrap_or_default()
     }
 
     /// Refuses a layout that the graph does not allow.
@@ -394,7 +425,7 @@ fn invalid(what: String) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use ardea_core::{Chunk, ChunkCodec, Processor, Vertex, supplier};
+    use ardea_core::{Chunk, ChunkCodec, Ordinal, Processor, Vertex, supplier};
 
     use super::*;
 
@@ -438,6 +469,35 @@ mod tests {
         };
         let to = lanes.to.iter().map(|lane| (site(lane.role), lane.input));
         (to.collect(), lanes.consumers)
+    }
+
+    #[test]
+    fn a_tasklet_gathers_by_the_budgets_of_its_edges() {
+        let [job, own, less] = [500, 900, 100].map(Duration::from_micros);
+        let budgets = |first: Option<Duration>, second: Option<Duration>| {
+            let mut dag = Dag::new();
+            let [a, b, c] =
+                ["a", "b", "c"].map(|name| dag.vertex(Vertex::new(name, supplier(|| Nothing))));
+            let edge = dag.edge(Edge::between(a, b).latency(first).codec(Arc::new(AnyWhere)));
+            let both = Edge::from_ordinals((b, Ordinal::FIRST), (c, Ordinal::FIRST));
+            dag.edge(both.latency(second));
+            let off = crate::planning::execution_plan::Fusion::Off;
+            let plan = ExecutionPlan::made(&dag, |_| 1, off).unwrap();
+            let wiring = Wiring::new(dag, plan);
+            let chain = |chain| Role::Chain { chain, instance: 0 };
+            let (from, to) = (Site(1), Site(1));
+            let ends = [Role::Sender { edge, to }, Role::Receiver { edge, from }];
+            let roles = [chain(0), chain(1), chain(2), ends[0], ends[1]];
+            roles.map(|role| wiring.latency(role, job))
+        };
+        let zero = Duration::ZERO;
+        assert_eq!(budgets(None, None), [job, zero, zero, zero, job]);
+        assert_eq!(budgets(Some(own), None), [own, own, zero, own, own]);
+        assert_eq!(
+            budgets(Some(less), Some(own)),
+            [less, less, own, less, less]
+        );
+        assert_eq!(budgets(Some(zero), None), [zero; 5]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Ends of epochs and of inputs wait until the restore is complete. Idleness is deferred as well:
 //! downstream would not wait for the output of this stage.
 
-use ardea_core::{Marker, OutboxRuntime, Result, Watermark};
+use ardea_core::{Marker, OutboxRuntime, Progress, Result, Watermark};
 
 use super::{Phase, ProcessorStage};
 use crate::channels::input::Event;
@@ -69,7 +69,8 @@ impl ProcessorStage {
     fn catch_up(&mut self) -> Result<bool> {
         // An error here does not concern a record, but the pending records remain.
         let at = self.at.take();
-        let progress = self.processor.catch_up(&mut self.outbox)?;
+        let processor = self.code.processor();
+        let progress = processor.map_or(Ok(Progress::DONE), |it| it.catch_up(&mut self.outbox))?;
         self.at = at;
         if let Some(returning) = &mut self.lazy_restore {
             returning.must_catch_up = !progress.done;
@@ -89,7 +90,6 @@ impl ProcessorStage {
             }
             Event::Idle => {
                 returning.is_idle = true;
-                self.processor.endpoint().on_idle();
                 None
             }
             Event::Chunk(..) | Event::Watermark(_) => {
@@ -108,7 +108,7 @@ impl ProcessorStage {
             .as_mut()
             .and_then(|desk| desk.restoring.as_mut());
         if let Some(restoring) = restoring {
-            restoring.hurry(self.processor.state());
+            restoring.hurry(self.code.state());
         }
     }
 }

@@ -147,7 +147,7 @@ impl ProcessorStage {
         let Some(restoring) = &mut desk.restoring else {
             return Ok(had_all);
         };
-        restoring.choose(self.processor.state(), self.kind == Kind::Step);
+        restoring.choose(self.code.state(), self.kind == Kind::Step);
         if restoring.has_all {
             if self
                 .lazy_restore
@@ -159,7 +159,7 @@ impl ProcessorStage {
             }
             let watermark = restoring.watermarks.watermark_for(self.context.instance);
             let epoch = restoring.epoch;
-            let progress = self.processor.state().on_restored(epoch)?;
+            let progress = self.code.state().on_restored(epoch)?;
             if progress.done {
                 desk.restoring = None;
                 desk.committed = desk.committed.max(Some(epoch));
@@ -175,7 +175,7 @@ impl ProcessorStage {
             let instance = self.context.instance;
             let (chunk, position) = (&restoring.chunk, &mut restoring.position);
             let mut state = RestoredState::new(chunk, position, instance, CALL_ENTRIES);
-            self.processor.state().restore(&mut state)?;
+            self.code.state().restore(&mut state)?;
             let made = restoring.position > before;
             return Ok(Progress { made, done: false });
         }
@@ -186,7 +186,7 @@ impl ProcessorStage {
             SnapshotRead::Entries => restoring.watermarks.collect(&restoring.chunk),
             SnapshotRead::Base => restoring.way = RestoreMode::Early { has_base: true },
             SnapshotRead::Partition(partition) => {
-                self.processor
+                self.code
                     .state()
                     .partitions()
                     .on_partition_restored(partition)?;

@@ -386,7 +386,7 @@ impl ProcessorStage {
         if let Some(desk) = &mut self.snapshots {
             desk.ended = epoch;
             let at = (epoch, false);
-            desk.take(at, self.processor.state(), &self.context, watermark);
+            desk.take(at, self.code.state(), &self.context, watermark);
             self.is_at_snapshot = true;
         }
     }
@@ -402,7 +402,7 @@ impl ProcessorStage {
             return Ok(());
         };
         let until = self.context.clock.now() + SNAPSHOT_SLICE;
-        let told = desk.deliver_outcomes(self.processor.state(), &self.context, until);
+        let told = desk.deliver_outcomes(self.code.state(), &self.context, until);
         told.map(drop)
     }
 
@@ -427,9 +427,9 @@ impl ProcessorStage {
         {
             let epoch = desk.ended.next();
             let at = (epoch, true);
-            desk.take(at, self.processor.state(), &self.context, watermark);
+            desk.take(at, self.code.state(), &self.context, watermark);
             desk.last = LastSnapshotState::HoldsOn(epoch);
-            desk.release_if_done(self.processor.state());
+            desk.release_if_done(self.code.state());
         }
     }
 
@@ -498,8 +498,8 @@ impl ProcessorStage {
         // An error here does not concern a record, but the pending records remain.
         let at = mem::take(&mut self.at);
         let start = self.context.clock.now();
-        let told = desk.deliver_outcomes(self.processor.state(), &self.context, until)?;
-        let wrote = desk.write(self.processor.state(), &self.context, until);
+        let told = desk.deliver_outcomes(self.code.state(), &self.context, until)?;
+        let wrote = desk.write(self.code.state(), &self.context, until);
         self.take_wanted_snapshot();
         if let Some(error) = self.snapshots.as_mut().and_then(|desk| desk.failure.take()) {
             return Err(error);

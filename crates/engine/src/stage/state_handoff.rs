@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use ardea_core::{Epoch, Inbox, OutboxRuntime, Processor, Watermark};
+use ardea_core::{Epoch, Inbox, OutboxRuntime, Watermark};
 
-use super::{Kind, Phase, ProcessorStage};
+use super::{Code, Kind, Phase, ProcessorStage};
 use crate::StateHandoff;
 use crate::panics::quietly;
 use crate::snapshotting::HandedOffState;
@@ -42,8 +42,10 @@ impl ProcessorStage {
     /// processor on a separate thread. Dropping large state takes long and would delay the next
     /// attempt.
     fn dismantle_aside(self) {
-        self.take_apart(|processor| {
-            if let Some(memory) = processor.hand_over_state() {
+        self.take_apart(|code| {
+            if let Code::Processor(processor) = code
+                && let Some(memory) = processor.hand_over_state()
+            {
                 let aside = thread::Builder::new().name("ardea-left".into());
                 // Without a thread it is dropped here.
                 let _ = aside.spawn(move || quietly(|| drop(memory)));
@@ -59,8 +61,10 @@ impl ProcessorStage {
         };
         let told = Some(self.watermark);
         let told = told.filter(|told| *told > Watermark::NONE && *told != Watermark::END);
-        self.take_apart(|processor| {
-            if let Some(memory) = processor.hand_over_state() {
+        self.take_apart(|code| {
+            if let Code::Processor(processor) = code
+                && let Some(memory) = processor.hand_over_state()
+            {
                 let keepsake = HandedOffState {
                     epoch,
                     watermark: told,
@@ -73,15 +77,15 @@ impl ProcessorStage {
 
     /// Passes the processor to `end`, and drops inboxes and outbox. A panic does not prevent the
     /// other drops.
-    fn take_apart(self, end: impl FnOnce(Box<dyn Processor>)) {
+    fn take_apart(self, end: impl FnOnce(Code)) {
         let ProcessorStage {
-            processor,
+            code,
             inboxes,
             outbox,
             context,
             ..
         } = self;
-        quietly(|| end(processor));
+        quietly(|| end(code));
         for inbox in inboxes {
             quietly(|| drop(inbox));
         }

@@ -16,6 +16,7 @@ mod drain;
 mod epochs;
 mod failures;
 mod latency;
+mod latency_budgets;
 mod leaks;
 mod limits;
 mod many_jobs;

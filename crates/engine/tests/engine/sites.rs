@@ -3,14 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use ardea_core::{
-    Chunk, ChunkCodec, Dag, EdgeEndpoint, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal,
-    Outbox, OutboxRuntime, Processor, Progress, Result, SourceControl, Waker, Watermark,
-};
+use ardea_core::{Chunk, ChunkCodec, Clock, Dag, EdgeId, Marker, Result, Waker, Watermark};
 use ardea_engine::{
-    Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, RemoteEdges, Site,
-    StartMode, chains,
+    Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, ReceiveEnd, RemoteEdges,
+    RemoteItem, SendEnd, Site, StartMode, StreamState, chains,
 };
 
 use crate::processors::{config, until};
@@ -89,7 +87,7 @@ struct Port {
 }
 
 impl RemoteEdges for Port {
-    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn SendEnd>> {
         Ok(Box::new(Sender {
             stream: self.network.stream(edge, self.here, to),
             time: None,
@@ -97,10 +95,9 @@ impl RemoteEdges for Port {
         }))
     }
 
-    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>> {
         Ok(Box::new(Receiver {
             stream: self.network.stream(edge, from, self.here),
-            held: None,
             is_done: false,
         }))
     }
@@ -128,167 +125,110 @@ impl Sender {
         }
     }
 
-    fn try_send(&mut self, frame: Frame) -> Progress {
+    fn try_send(&mut self, make: impl FnOnce() -> Frame) -> bool {
         self.greet();
         let mut stream = self.stream();
         if stream.frames.len() >= MOST_FRAMES {
-            return Progress::NONE;
+            return false;
         }
-        stream.push(frame);
+        stream.push(make());
         drop(stream);
         // Data after an end starts a new stream, which must be ended as well.
         self.is_done = false;
-        Progress::DONE
+        true
     }
 }
 
-impl Processor for Sender {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+impl SendEnd for Sender {
+    fn open(&mut self, waker: Waker) {
         let mut stream = self.stream();
-        let before = stream.writer.replace(context.waker.clone());
+        let before = stream.writer.replace(waker);
         assert!(before.is_none(), "a stream has one writer");
         if std::mem::take(&mut stream.has_new_writer) {
             stream.push(Frame::Begin);
         }
-        Ok(())
     }
 
-    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        self.greet();
-        let mut stream = self.stream.lock().unwrap();
-        if stream.frames.len() < MOST_FRAMES {
-            let mut chunk = Chunk::default();
-            inbox.swap(&mut chunk);
-            stream.push(Frame::Records(u32::from(input.0), chunk));
-            self.is_done = false;
+    fn send(&mut self, target: u32, chunk: &mut Chunk) -> Result<bool> {
+        Ok(self.try_send(|| Frame::Records(target, std::mem::take(chunk))))
+    }
+
+    fn mark(&mut self, marker: Marker) -> Result<bool> {
+        match marker {
+            Marker::Watermark(watermark) => self.time = Some(watermark),
+            Marker::Idle => {
+                self.is_done = false;
+                self.stream().push(Frame::Marker(marker));
+                return Ok(true);
+            }
+            _ => {}
         }
-        Ok(())
+        Ok(self.try_send(|| Frame::Marker(marker)))
     }
 
-    fn on_watermark(&mut self, watermark: Watermark, _: &mut Outbox) -> Result<Progress> {
-        self.time = Some(watermark);
-        Ok(self.try_send(Frame::Marker(Marker::Watermark(watermark))))
+    fn leave(&mut self, target: u32) -> Result<bool> {
+        Ok(self.try_send(|| Frame::Left(target)))
     }
 
-    fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
-        Ok(self.try_send(Frame::Marker(Marker::Barrier(epoch))))
-    }
-
-    fn on_edge_done(&mut self, input: Ordinal, _: &mut Outbox) -> Result<Progress> {
-        Ok(self.try_send(Frame::Left(u32::from(input.0))))
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+    fn finish(&mut self) -> Result<bool> {
         self.greet();
-        if !self.is_done && self.try_send(Frame::Marker(Marker::Done)).done {
-            self.is_done = true;
-        }
-        Ok(Progress::NONE)
+        self.is_done = self.is_done || self.try_send(|| Frame::Marker(Marker::Done));
+        Ok(self.is_done)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
     }
 
     fn close(&mut self) {
         self.stream().writer = None;
     }
-
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
-
-    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
-        Some(self)
-    }
-}
-
-impl SourceControl for Sender {
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let _ = self.complete(outbox)?;
-        Ok(Progress {
-            made: self.is_done,
-            done: self.is_done,
-        })
-    }
-}
-
-impl EdgeEndpoint for Sender {
-    fn on_idle(&mut self) {
-        self.is_done = false;
-        self.stream().push(Frame::Marker(Marker::Idle));
-    }
 }
 
 struct Receiver {
     stream: Arc<Mutex<Stream>>,
-    held: Option<Frame>,
     is_done: bool,
 }
 
-impl Receiver {
-    /// Returns false if there is no room for the frame yet.
-    fn give_out(&mut self, frame: Frame, outbox: &mut Outbox) -> Result<bool> {
-        match frame {
-            Frame::Records(target, mut chunk) => {
-                let lane = Ordinal(target as u16);
-                if lane.index() >= outbox.lanes() {
-                    outbox.count_misrouted(chunk.len());
-                    return Ok(true);
-                }
-                if !outbox.offer_chunk(lane, &mut chunk)? {
-                    self.held = Some(Frame::Records(target, chunk));
-                    return Ok(false);
-                }
+impl ReceiveEnd for Receiver {
+    fn open(&mut self, waker: Waker) {
+        let mut stream = self.stream.lock().unwrap();
+        let before = stream.reader.replace(waker);
+        assert!(before.is_none(), "a stream has one reader");
+    }
+
+    fn receive(&mut self, _: Duration, _: usize, chunk: &mut Chunk) -> Result<Option<RemoteItem>> {
+        let Some(frame) = self.stream.lock().unwrap().pop() else {
+            return Ok(None);
+        };
+        Ok(Some(match frame {
+            Frame::Records(target, records) => {
+                *chunk = records;
                 self.is_done = false;
+                RemoteItem::Records { target }
             }
             Frame::Marker(marker) => {
-                outbox.marker(marker);
                 self.is_done = marker == Marker::Done;
+                RemoteItem::Marker(marker)
             }
-            Frame::Left(target) if (target as usize) < outbox.lanes() => {
-                outbox.signal_producers_left(Ordinal(target as u16))?;
-            }
-            Frame::Left(_) => {}
+            Frame::Left(target) => RemoteItem::ProducersLeft { target },
             Frame::Begin => {
                 self.is_done = false;
-                outbox.signal_restart();
+                RemoteItem::Restarted
             }
-        }
-        Ok(true)
-    }
-}
-
-impl Processor for Receiver {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        let mut stream = self.stream.lock().unwrap();
-        let before = stream.reader.replace(context.waker.clone());
-        assert!(before.is_none(), "a stream has one reader");
-        Ok(())
+        }))
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let frame = self.held.take();
-        let frame = frame.or_else(|| self.stream.lock().unwrap().pop());
-        let moved = frame.map_or(Ok(false), |frame| self.give_out(frame, outbox))?;
-        Ok(Progress {
-            made: moved,
-            done: false,
+    fn stream_state(&mut self) -> Option<StreamState> {
+        Some(StreamState {
+            has_begun: true,
+            is_disconnected: self.is_done,
+            ..StreamState::default()
         })
     }
 
     fn close(&mut self) {
         self.stream.lock().unwrap().reader = None;
-    }
-
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
-}
-
-impl SourceControl for Receiver {
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let progress = self.complete(outbox)?;
-        Ok(Progress {
-            done: self.is_done && !progress.made,
-            ..progress
-        })
     }
 }
 
@@ -307,7 +247,12 @@ impl Sites {
     }
 
     pub fn with(sites: u32, config: &NodeConfig) -> Self {
-        let nodes = (0..sites).map(|_| Node::start(config.clone()).unwrap());
+        Sites::with_clock(sites, config, Clock::system())
+    }
+
+    pub fn with_clock(sites: u32, config: &NodeConfig, clock: Clock) -> Self {
+        let start = |_| Node::start_with_clock(config.clone(), clock.clone()).unwrap();
+        let nodes = (0..sites).map(start);
         Sites {
             network: Network::default(),
             nodes: nodes.collect(),

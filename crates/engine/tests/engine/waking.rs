@@ -16,7 +16,7 @@ use crate::processors::{
 };
 
 /// Idle sources are polled once an hour, so that only wake-ups count, and each counts at once.
-fn deaf(threads: u32) -> NodeConfig {
+pub fn deaf(threads: u32) -> NodeConfig {
     NodeConfig {
         idle_poll: Duration::from_secs(3_600),
         latency: Duration::ZERO,
@@ -26,10 +26,10 @@ fn deaf(threads: u32) -> NodeConfig {
 
 /// A buffer that an external thread fills, waking the source that reads it.
 #[derive(Clone, Default)]
-struct ExternalQueue(Arc<Mutex<(VecDeque<u64>, Option<Waker>)>>);
+pub struct ExternalQueue(Arc<Mutex<(VecDeque<u64>, Option<Waker>)>>);
 
 impl ExternalQueue {
-    fn put(&self, value: u64) {
+    pub fn put(&self, value: u64) {
         let mut state = self.0.lock().unwrap();
         state.0.push_back(value);
         let waker = state.1.clone();
@@ -39,7 +39,7 @@ impl ExternalQueue {
         }
     }
 
-    fn source(&self) -> Vertex {
+    pub fn source(&self) -> Vertex {
         let letters = self.clone();
         source("source", 1, move |_| letters.reader())
     }

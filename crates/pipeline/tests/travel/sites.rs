@@ -5,13 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ardea_core::{
-    Chunk, ChunkCodec, Dag, EdgeId, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox,
-    Parallelism, Processor, Progress, Result, SourceControl, Waker, Watermark,
-};
+use ardea_core::{Chunk, ChunkCodec, Dag, EdgeId, Marker, Parallelism, Result, Waker};
 use ardea_engine::{
-    Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, RemoteEdges, Site, StartMode,
-    colocation_groups,
+    Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, ReceiveEnd, RemoteEdges,
+    RemoteItem, SendEnd, Site, StartMode, StreamState, colocation_groups,
 };
 
 /// A message between two sites.
@@ -46,18 +43,17 @@ impl Network {
         End {
             stream: Arc::clone(streams.entry((edge, from, to)).or_default()),
             codec: Arc::clone(codec.expect("only edges with a codec leave a site")),
-            held: None,
             is_done: false,
         }
     }
 }
 
 impl RemoteEdges for Network {
-    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn SendEnd>> {
         Ok(Box::new(Sender(self.end(edge, self.here, to))))
     }
 
-    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>> {
         Ok(Box::new(Receiver(self.end(edge, from, self.here))))
     }
 }
@@ -66,13 +62,12 @@ impl RemoteEdges for Network {
 struct End {
     stream: Shared,
     codec: Arc<dyn ChunkCodec>,
-    held: Option<(u32, Chunk)>,
     is_done: bool,
 }
 
 impl End {
-    fn join(&self, context: &InstanceContext) {
-        self.stream.lock().unwrap().ends.push(context.waker.clone());
+    fn join(&self, waker: Waker) {
+        self.stream.lock().unwrap().ends.push(waker);
     }
 
     fn try_push(&self, make: impl FnOnce() -> Result<Frame>) -> Result<bool> {
@@ -85,15 +80,6 @@ impl End {
         Ok(true)
     }
 
-    fn mark(&self, marker: Marker) -> Result<Progress> {
-        let is_sent = self.try_push(|| Ok(Frame::Marker(marker)))?;
-        Ok(if is_sent {
-            Progress::DONE
-        } else {
-            Progress::NONE
-        })
-    }
-
     fn pop(&self) -> Option<Frame> {
         let mut stream = self.stream.lock().unwrap();
         let frame = stream.frames.pop_front();
@@ -104,84 +90,66 @@ impl End {
 
 struct Sender(End);
 
-impl Processor for Sender {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.0.join(context);
-        Ok(())
+impl SendEnd for Sender {
+    fn open(&mut self, waker: Waker) {
+        self.0.join(waker);
     }
 
-    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        let mut chunk = Chunk::default();
-        inbox.swap(&mut chunk);
+    fn send(&mut self, target: u32, chunk: &mut Chunk) -> Result<bool> {
         while !chunk.is_empty() {
             let is_sent = self.0.try_push(|| {
                 let mut payload = Vec::new();
-                let records = self.0.codec.encode(&mut chunk, 500, &mut payload)?;
-                Ok(Frame::Records(u32::from(input.0), records, payload))
+                let records = self.0.codec.encode(chunk, 500, &mut payload)?;
+                Ok(Frame::Records(target, records, payload))
             })?;
             if !is_sent {
-                break;
+                return Ok(false);
             }
         }
-        inbox.swap(&mut chunk);
+        Ok(true)
+    }
+
+    fn mark(&mut self, marker: Marker) -> Result<bool> {
+        self.0.try_push(|| Ok(Frame::Marker(marker)))
+    }
+
+    fn leave(&mut self, _: u32) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn finish(&mut self) -> Result<bool> {
+        self.0.is_done = self.0.is_done || self.mark(Marker::Done)?;
+        Ok(self.0.is_done)
+    }
+
+    fn flush(&mut self) -> Result<()> {
         Ok(())
-    }
-
-    fn on_watermark(&mut self, watermark: Watermark, _: &mut Outbox) -> Result<Progress> {
-        self.0.mark(Marker::Watermark(watermark))
-    }
-
-    fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.0.mark(Marker::Barrier(epoch))
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.0.is_done = self.0.is_done || self.0.mark(Marker::Done)?.done;
-        Ok(Progress::NONE)
     }
 }
 
 struct Receiver(End);
 
-impl Processor for Receiver {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.0.join(context);
-        Ok(())
+impl ReceiveEnd for Receiver {
+    fn open(&mut self, waker: Waker) {
+        self.0.join(waker);
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.0.held.is_none() {
-            match self.0.pop() {
-                None => return Ok(Progress::NONE),
-                Some(Frame::Marker(marker)) => {
-                    outbox.marker(marker);
-                    return Ok(Progress::MADE);
-                }
-                Some(Frame::Records(target, records, payload)) => {
-                    let mut chunk = Chunk::default();
-                    self.0.codec.decode(records, &payload, &mut chunk)?;
-                    self.0.held = Some((target, chunk));
-                }
+    fn receive(&mut self, _: Duration, _: usize, chunk: &mut Chunk) -> Result<Option<RemoteItem>> {
+        Ok(match self.0.pop() {
+            None => None,
+            Some(Frame::Marker(marker)) => Some(RemoteItem::Marker(marker)),
+            Some(Frame::Records(target, records, payload)) => {
+                self.0.codec.decode(records, &payload, chunk)?;
+                Some(RemoteItem::Records { target })
             }
-        }
-        let Some((target, mut chunk)) = self.0.held.take() else {
-            return Ok(Progress::NONE);
-        };
-        if outbox.offer_chunk(Ordinal(target as u16), &mut chunk)? {
-            return Ok(Progress::MADE);
-        }
-        self.0.held = Some((target, chunk));
-        Ok(Progress::NONE)
+        })
     }
 
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
-}
-
-impl SourceControl for Receiver {
-    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
-        Ok(Progress::DONE)
+    fn stream_state(&mut self) -> Option<StreamState> {
+        Some(StreamState {
+            is_disconnected: true,
+            ..StreamState::default()
+        })
     }
 }
 

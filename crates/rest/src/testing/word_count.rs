@@ -26,6 +26,7 @@ pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
         to: to.to_string(),
         input: 0,
         routing: routing.to_string(),
+        latency_us: None,
     };
     let edges = [
         ("lines", "words", "round robin"),

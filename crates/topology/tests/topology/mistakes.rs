@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::parts::{Numbers, each, emitting};
 use ardea_core::ErrorCode;
 use ardea_topology::{
-    BoltDeclarer, Next, Outcome, Outputs, Reliability, Spout, SpoutCollector, TopologyBuilder,
+    BoltDeclarer, Next, Outcome, Outputs, Reliability, Spout, SpoutCollector, StreamRef,
+    TopologyBuilder,
 };
 
 /// Returns the error of a topology with a spout "numbers" (number, word), a bolt "split" (word;
@@ -68,6 +69,10 @@ fn an_edge_to_what_is_not_there_is_refused_with_what_there_is() {
         (
             error(|bolt| bolt.direct("split")),
             "reads a stream that is not direct",
+        ),
+        (
+            error(|bolt| bolt.all(StreamRef::from("split").latency(Duration::from_secs(2)))),
+            "→ \"count\", all has a latency budget of more than 1s; set a shorter budget",
         ),
         (error(|bolt| bolt), "the bolt \"count\" has no input"),
         (

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::parts::{Arrivals, Numbers, emitting, notes, run};
-use ardea_core::{Demand, ErrorCode, Isolation, Parallelism};
+use ardea_core::{Demand, Edge, ErrorCode, Isolation, Parallelism};
 use ardea_engine::{Job, Parallelisms};
 use ardea_topology::{Outputs, Registry};
 
@@ -69,6 +70,7 @@ bolts:
       - from: double
         stream: odd
         grouping: global
+        latency: 1ms
 ";
 
 #[test]
@@ -106,6 +108,9 @@ fn a_file_says_what_instances_need_and_makes_a_job() {
         }
     );
     assert_eq!(double.wanted_demand(), Demand::default());
+    let budgets = program.dag.edges().iter().map(Edge::wanted_latency);
+    let budgets: Vec<_> = budgets.flatten().collect();
+    assert_eq!(budgets, [Duration::from_millis(1)]);
     assert_eq!(
         notes.wanted_demand(),
         Demand {
@@ -229,6 +234,16 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "disk: 10GB",
         "disk: plenty",
         "line 28: \"plenty\" is no size",
+    ),
+    (
+        "latency: 1ms",
+        "latency: soon",
+        "line 37: \"soon\" is no duration",
+    ),
+    (
+        "latency: 1ms",
+        "latency: 2s",
+        "\"notes\", global (line 34) has a latency budget of more than 1s",
     ),
     ("name: doubles", "name: [", "line "),
 ];

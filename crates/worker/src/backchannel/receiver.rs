@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ardea_core::{
-    Backchannel, Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result, Waker,
-};
+use ardea_core::{Backchannel, Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result};
+use ardea_network::exchange::StreamReceiver;
 
 use super::directory::Directory;
 use super::messages::BackchannelBatch;
-use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
-use crate::receive_endpoint::ReceiveEndpoint;
+use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 
 /// Maximum time between two calls of the tasklet.
 const MAX_CALL_INTERVAL: Duration = Duration::from_secs(1);
@@ -20,9 +18,7 @@ const MAX_CALL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct BackchannelReceiverP {
     channels: Arc<[Arc<dyn Backchannel>]>,
     directory: Arc<Directory>,
-    berth: Arc<EndpointSlot<ReceiveEndpoint>>,
-    lent: Option<EndpointGuard<ReceiveEndpoint>>,
-    waker: Waker,
+    endpoint: EndpointUser<StreamReceiver>,
     clock: Clock,
     bag: Chunk,
     /// Counter of undeliverable messages.
@@ -33,15 +29,13 @@ impl BackchannelReceiverP {
     pub(super) fn new(
         channels: Arc<[Arc<dyn Backchannel>]>,
         directory: Arc<Directory>,
-        berth: Arc<EndpointSlot<ReceiveEndpoint>>,
+        slot: Arc<EndpointSlot<StreamReceiver>>,
         lost: Arc<AtomicU64>,
     ) -> Self {
         BackchannelReceiverP {
             channels,
             directory,
-            berth,
-            lent: None,
-            waker: Waker::none(),
+            endpoint: EndpointUser::new(slot),
             clock: Clock::system(),
             bag: Chunk::new(BackchannelBatch::default()),
             lost,
@@ -79,7 +73,7 @@ impl BackchannelReceiverP {
 
 impl Processor for BackchannelReceiverP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.waker = context.waker.clone();
+        self.endpoint.open(context.waker.clone());
         self.clock = context.clock.clone();
         Ok(())
     }
@@ -87,11 +81,8 @@ impl Processor for BackchannelReceiverP {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let now = self.clock.now();
         let mut made = false;
-        if self.lent.is_none() {
-            self.lent = self.berth.borrow(&self.waker);
-        }
         let mut next_call = now + MAX_CALL_INTERVAL;
-        while let Some(end) = self.lent.as_mut().and_then(EndpointGuard::end) {
+        while let Some(end) = self.endpoint.get() {
             let received = end.receive(now, &mut self.bag);
             next_call = next_call.min(end.next_call().unwrap_or(next_call));
             match received {

@@ -8,11 +8,10 @@ use ardea_core::{
     Backchannel, Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result, VertexId,
     Waker,
 };
-use ardea_network::exchange::InstanceNumber;
+use ardea_network::exchange::{InstanceNumber, StreamSender};
 
 use super::messages::{Address, BackchannelBatch};
-use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
-use crate::send_endpoint::SendEndpoint;
+use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 
 /// Size in bytes at which a batch is sent.
 const BATCH_BYTES: usize = 48 << 10;
@@ -112,21 +111,17 @@ impl RemoteQueue {
 /// The tasklet that sends side-channel messages to one other container.
 pub(super) struct BackchannelSenderP {
     round: Arc<MailboxSet>,
-    berth: Arc<EndpointSlot<SendEndpoint>>,
-    lent: Option<EndpointGuard<SendEndpoint>>,
-    waker: Waker,
+    endpoint: EndpointUser<StreamSender>,
     clock: Clock,
     /// The collected messages that have not been sent.
     bag: Chunk,
 }
 
 impl BackchannelSenderP {
-    pub(super) fn new(round: Arc<MailboxSet>, berth: Arc<EndpointSlot<SendEndpoint>>) -> Self {
+    pub(super) fn new(round: Arc<MailboxSet>, slot: Arc<EndpointSlot<StreamSender>>) -> Self {
         BackchannelSenderP {
             round,
-            berth,
-            lent: None,
-            waker: Waker::none(),
+            endpoint: EndpointUser::new(slot),
             clock: Clock::system(),
             bag: Chunk::new(BackchannelBatch::default()),
         }
@@ -159,10 +154,7 @@ impl BackchannelSenderP {
     }
 
     fn send(&mut self) -> Result<bool> {
-        if self.lent.is_none() {
-            self.lent = self.berth.borrow(&self.waker);
-        }
-        match self.lent.as_mut().and_then(EndpointGuard::end) {
+        match self.endpoint.get() {
             Some(end) => end.send(InstanceNumber(0), &mut self.bag),
             None => Ok(false),
         }
@@ -171,10 +163,10 @@ impl BackchannelSenderP {
 
 impl Processor for BackchannelSenderP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.waker = context.waker.clone();
+        self.endpoint.open(context.waker.clone());
         self.clock = context.clock.clone();
         let carrier = self.round.carrier.lock();
-        *carrier.unwrap_or_else(PoisonError::into_inner) = Some(self.waker.clone());
+        *carrier.unwrap_or_else(PoisonError::into_inner) = Some(context.waker.clone());
         Ok(())
     }
 
@@ -193,7 +185,7 @@ impl Processor for BackchannelSenderP {
             }
         }
         // A source receives no end-of-slice call, so flush here.
-        if let Some(end) = self.lent.as_mut().and_then(EndpointGuard::end) {
+        if let Some(end) = self.endpoint.get() {
             end.flush()?;
         }
         outbox.wake_at(self.clock.now() + MAX_CALL_INTERVAL);

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, EdgeEndpoint, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox,
-    Processor, Progress, Result, SourceControl, Timestamp, Waker, Watermark, WatermarkMerge,
+    Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Processor,
+    Progress, Result, SourceControl, Timestamp, Waker, Watermark, WatermarkMerge,
 };
-use ardea_network::exchange::{InstanceNumber, Received};
+use ardea_engine::InstanceProxy;
+use ardea_network::exchange::{InstanceNumber, Received, StreamItem, StreamReceiver, StreamSender};
 
 use super::ToInstance;
 use super::supervisor::SupervisedProcess;
-use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
-use crate::receive_endpoint::{ReceiveEndpoint, ReceivedItem};
-use crate::send_endpoint::SendEndpoint;
+use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 
 /// Maximum time between two calls of the proxy.
 const LONGEST_REST: Duration = Duration::from_millis(100);
@@ -47,7 +46,6 @@ pub(super) struct ProcessProxyP {
 
 /// The context of the proxy.
 struct ProxyContext {
-    waker: Waker,
     clock: Clock,
     signals: Arc<JobSignals>,
     metrics: Arc<ardea_core::InstanceMetrics>,
@@ -55,15 +53,13 @@ struct ProxyContext {
 
 /// The stream to an input of the instance.
 struct InputPort {
-    berth: Arc<EndpointSlot<SendEndpoint>>,
-    lent: Option<EndpointGuard<SendEndpoint>>,
+    endpoint: EndpointUser<StreamSender>,
     is_done: bool,
 }
 
 /// The stream from an output of the instance.
 struct Return {
-    berth: Arc<EndpointSlot<ReceiveEndpoint>>,
-    lent: Option<EndpointGuard<ReceiveEndpoint>>,
+    endpoint: EndpointUser<StreamReceiver>,
     lane: Option<Ordinal>,
     chunk: Chunk,
     has_chunk: bool,
@@ -78,46 +74,25 @@ enum Flow {
     Done,
 }
 
-impl InputPort {
-    fn end(&mut self, waker: &Waker) -> Option<&mut SendEndpoint> {
-        if self.lent.is_none() {
-            self.lent = self.berth.borrow(waker);
-            self.lent.as_mut()?.end()?.begin();
-        }
-        self.lent.as_mut()?.end()
-    }
-}
-
-impl Return {
-    fn end(&mut self, waker: &Waker) -> Option<&mut ReceiveEndpoint> {
-        if self.lent.is_none() {
-            self.lent = self.berth.borrow(waker);
-        }
-        self.lent.as_mut()?.end()
-    }
-}
-
 impl ProcessProxyP {
     pub(super) fn new(
         instance: u32,
         start: Box<StartProcess>,
-        inputs: Vec<Arc<EndpointSlot<SendEndpoint>>>,
-        outputs: Vec<(Arc<EndpointSlot<ReceiveEndpoint>>, Option<Ordinal>)>,
+        inputs: Vec<Arc<EndpointSlot<StreamSender>>>,
+        outputs: Vec<(Arc<EndpointSlot<StreamReceiver>>, Option<Ordinal>)>,
     ) -> Self {
         let outputs: Vec<Return> = outputs
             .into_iter()
-            .map(|(berth, lane)| Return {
-                berth,
-                lent: None,
+            .map(|(slot, lane)| Return {
+                endpoint: EndpointUser::new(slot),
                 lane,
                 chunk: Chunk::default(),
                 has_chunk: false,
                 flow: Flow::Open,
             })
             .collect();
-        let inputs = inputs.into_iter().map(|berth| InputPort {
-            berth,
-            lent: None,
+        let inputs = inputs.into_iter().map(|slot| InputPort {
+            endpoint: EndpointUser::new(slot),
             is_done: false,
         });
         ProcessProxyP {
@@ -128,7 +103,6 @@ impl ProcessProxyP {
             merge: WatermarkMerge::new(outputs.len()),
             outputs,
             about: ProxyContext {
-                waker: Waker::none(),
                 clock: Clock::system(),
                 signals: Arc::default(),
                 metrics: Arc::default(),
@@ -152,7 +126,7 @@ impl ProcessProxyP {
     fn mark_all(&mut self, marker: Marker) -> Result<bool> {
         while let Some(way) = self.inputs.get_mut(self.told) {
             if !way.is_done
-                && let Some(end) = way.end(&self.about.waker)
+                && let Some(end) = way.endpoint.get()
             {
                 if !end.mark(marker)? {
                     return Ok(false);
@@ -182,10 +156,8 @@ impl ProcessProxyP {
         }
         self.count();
         let now = self.about.clock.now();
-        let calls = self.outputs.iter_mut().filter_map(|it| {
-            let lent = it.lent.as_mut()?;
-            lent.end()?.next_call()
-        });
+        let calls = self.outputs.iter_mut();
+        let calls = calls.filter_map(|it| it.endpoint.get()?.next_call());
         let next = calls.min().unwrap_or(now + LONGEST_REST);
         outbox.wake_at(next.min(now + LONGEST_REST));
         Ok(made)
@@ -209,7 +181,7 @@ impl ProcessProxyP {
             return Ok(false);
         }
         let mut chunk = std::mem::take(&mut output.chunk);
-        let came = match output.end(&self.about.waker) {
+        let came = match output.endpoint.get() {
             Some(end) => end.receive(now, &mut chunk),
             None => Ok(None),
         };
@@ -221,23 +193,23 @@ impl ProcessProxyP {
         Ok(true)
     }
 
-    fn take(&mut self, at: usize, came: ReceivedItem, outbox: &mut Outbox) {
+    fn take(&mut self, at: usize, came: StreamItem, outbox: &mut Outbox) {
         let output = &mut self.outputs[at];
         let risen = match came {
-            ReceivedItem::Restarted => {
+            StreamItem::Restarted => {
                 output.flow = Flow::Open;
                 self.merge.replace(at);
                 // The new process has not received the current marker.
                 self.told = 0;
                 None
             }
-            ReceivedItem::Frame(Received::Records { .. }) => {
+            StreamItem::Frame(Received::Records { .. }) => {
                 output.has_chunk = true;
                 self.merge.record(at);
                 None
             }
-            ReceivedItem::Frame(Received::Leave(_)) => None,
-            ReceivedItem::Frame(Received::Marker(marker)) => match marker {
+            StreamItem::Frame(Received::Leave(_)) => None,
+            StreamItem::Frame(Received::Marker(marker)) => match marker {
                 Marker::Watermark(watermark) => self.merge.advance(at, watermark),
                 Marker::Idle => {
                     let risen = self.merge.idle(at);
@@ -293,17 +265,16 @@ impl Processor for ProcessProxyP {
 
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.about = ProxyContext {
-            waker: context.waker.clone(),
             clock: context.clock.clone(),
             signals: Arc::clone(&context.signals),
             metrics: Arc::clone(&context.metrics),
         };
         self.was_paused = context.signals.is_paused();
         for way in &mut self.inputs {
-            way.end(&self.about.waker);
+            way.endpoint.open(context.waker.clone());
         }
         for output in &mut self.outputs {
-            output.end(&self.about.waker);
+            output.endpoint.open(context.waker.clone());
         }
         if let Some(start) = self.start.take() {
             self.process = Some(start(context.waker.clone(), self.was_paused)?);
@@ -315,7 +286,7 @@ impl Processor for ProcessProxyP {
         self.owes_idle = false;
         let mut chunk = std::mem::take(&mut self.chunk);
         inbox.swap(&mut chunk);
-        let sent = match self.inputs[input.index()].end(&self.about.waker) {
+        let sent = match self.inputs[input.index()].endpoint.get() {
             Some(end) => end.send(self.target, &mut chunk).and_then(|_| end.flush()),
             None => Ok(()),
         };
@@ -376,7 +347,7 @@ impl Processor for ProcessProxyP {
     fn on_edge_done(&mut self, input: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
         let way = &mut self.inputs[input.index()];
         way.is_done = true;
-        match way.end(&self.about.waker) {
+        match way.endpoint.get() {
             Some(end) => end.finish()?,
             None => return Ok(Progress::NONE),
         }
@@ -392,7 +363,7 @@ impl Processor for ProcessProxyP {
         }
         // Sends pending markers, such as the end of an input while the process was missing.
         for way in &mut self.inputs {
-            if let Some(end) = way.end(&self.about.waker) {
+            if let Some(end) = way.endpoint.get() {
                 end.flush()?;
             }
         }
@@ -408,10 +379,6 @@ impl Processor for ProcessProxyP {
     }
 
     fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
-
-    fn edge_endpoint(&mut self) -> Option<&mut dyn EdgeEndpoint> {
         Some(self)
     }
 }
@@ -433,7 +400,7 @@ impl SourceControl for ProcessProxyP {
         let progress = self.complete(outbox)?;
         // A process that keeps dying would never end its outputs.
         let is_away = self.outputs.iter_mut().all(|output| {
-            let end = output.end(&self.about.waker);
+            let end = output.endpoint.get();
             end.is_some_and(|end| end.is_disconnected())
         });
         Ok(Progress {
@@ -443,21 +410,18 @@ impl SourceControl for ProcessProxyP {
     }
 }
 
-impl EdgeEndpoint for ProcessProxyP {
+impl InstanceProxy for ProcessProxyP {
     fn on_idle(&mut self) {
         self.owes_idle = true;
     }
 
-    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
-        if let Some(end) = self
-            .inputs
-            .first_mut()
-            .and_then(|way| way.end(&self.about.waker))
-        {
+    fn on_latency(&mut self, born: Timestamp) -> Result<()> {
+        let first = self.inputs.first_mut();
+        if let Some(end) = first.and_then(|way| way.endpoint.get()) {
             // A marker that cannot be sent now is dropped.
             let _ = end.mark(Marker::Latency(born))?;
         }
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -7,14 +7,13 @@ use std::thread::JoinHandle;
 
 use ardea_coordination::control::WorkerStart;
 use ardea_coordination::packing::InstanceId;
-use ardea_core::{
-    ChunkCodec, Dag, FileUse, Instance, MessageReport, Processor, ProcessorSupplier, Result,
-    VertexId, Waker,
+use ardea_core::{ChunkCodec, Dag, EdgeId, Instance, MessageReport, Result, VertexId, Waker};
+use ardea_engine::{
+    InstanceAt, InstanceProxy, Parallelisms, Placement, ReceiveEnd, RemoteEdges, SendEnd, Site,
 };
-use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 
 use super::process_proxy::{ProcessProxyP, StartProcess};
-use super::subgraph::{Subgraph, isolated, with_suppliers};
+use super::subgraph::{Subgraph, isolated};
 use super::supervisor::{ProcessExit, SupervisedProcess, Task, supervise};
 use super::{InstanceStart, PassthroughCodec, ToInstance, site_of};
 use crate::remote_edges::WorkerRemoteEdges;
@@ -48,32 +47,29 @@ impl InstanceProcesses {
         })
     }
 
-    /// Replaces vertices with process isolation by proxies. Returns the new graph and the replaced
-    /// vertices.
+    /// Returns the remote edges of a graph with the proxies of the instances that run in separate
+    /// processes.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if an edge of a replaced vertex
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if an edge of such an instance
     /// has no codec.
     pub(crate) fn with_proxies(
         self: &Arc<Self>,
         dag: &Dag,
-        crossings: &Arc<WorkerRemoteEdges>,
-    ) -> Result<(Dag, Vec<VertexId>)> {
-        let isolated = isolated(dag)?;
-        let mut suppliers = BTreeMap::new();
-        for vertex in &isolated {
-            let supplier = ProcessProxies {
-                vertex: *vertex,
-                name: dag.get(*vertex).name().to_string(),
-                cut: Subgraph::of(dag, *vertex)?,
-                original: Arc::clone(dag.get(*vertex).supplier()),
-                processes: Arc::clone(self),
-                crossings: Arc::clone(crossings),
+        edges: &Arc<WorkerRemoteEdges>,
+    ) -> Result<ProxiedEdges> {
+        let proxied = isolated(dag)?.into_iter().map(|vertex| {
+            let proxied = ProxiedVertex {
+                name: dag.get(vertex).name().to_string(),
+                cut: Subgraph::of(dag, vertex)?,
             };
-            suppliers.insert(*vertex, Arc::new(supplier) as Arc<dyn ProcessorSupplier>);
-        }
-        let dag = with_suppliers(dag, |vertex| suppliers.get(&vertex).cloned())?;
-        Ok((dag, isolated))
+            Ok((vertex, proxied))
+        });
+        Ok(ProxiedEdges {
+            vertices: proxied.collect::<Result<_>>()?,
+            processes: Arc::clone(self),
+            edges: Arc::clone(edges),
+        })
     }
 
     /// Sets the parallelism of vertices, and reports it to all processes.
@@ -209,40 +205,61 @@ pub(crate) fn with_processes(
     Ok((Placement::new(placement.here(), sites), own))
 }
 
-/// Creates the proxies for the instances of a vertex.
-struct ProcessProxies {
-    vertex: VertexId,
-    name: String,
-    cut: Subgraph,
-    original: Arc<dyn ProcessorSupplier>,
+/// The [`RemoteEdges`] of a container, with the proxies of its instances in separate processes.
+pub(crate) struct ProxiedEdges {
+    vertices: BTreeMap<VertexId, ProxiedVertex>,
     processes: Arc<InstanceProcesses>,
-    crossings: Arc<WorkerRemoteEdges>,
+    edges: Arc<WorkerRemoteEdges>,
 }
 
-impl ProcessorSupplier for ProcessProxies {
-    fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
-        let site = site_of(self.vertex, instance.index)?;
-        let inputs = self.cut.input_streams();
+/// A vertex whose instances run in separate processes.
+struct ProxiedVertex {
+    name: String,
+    cut: Subgraph,
+}
+
+impl ProxiedEdges {
+    /// Returns the vertices whose instances run in separate processes.
+    pub(crate) fn vertices(&self) -> Vec<VertexId> {
+        self.vertices.keys().copied().collect()
+    }
+}
+
+impl RemoteEdges for ProxiedEdges {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn SendEnd>> {
+        self.edges.sender(edge, to)
+    }
+
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>> {
+        self.edges.receiver(edge, from)
+    }
+
+    fn proxy(
+        &self,
+        vertex: VertexId,
+        instance: Instance,
+    ) -> Result<Option<Box<dyn InstanceProxy>>> {
+        let Some(proxied) = self.vertices.get(&vertex) else {
+            return Ok(None);
+        };
+        let site = site_of(vertex, instance.index)?;
+        let inputs = proxied.cut.input_streams();
         let inputs = inputs.map(|(stream, codec)| {
             let codec: Arc<dyn ChunkCodec> = Arc::new(PassthroughCodec(Arc::clone(codec)));
-            self.crossings.sending(stream, site, &codec)
+            self.edges.sending(stream, site, &codec)
         });
-        let outputs = self.cut.output_streams();
-        let outputs = outputs
-            .map(|(stream, codec, lane)| (self.crossings.receiving(stream, site, codec), lane));
-        let (processes, name) = (Arc::clone(&self.processes), self.name.clone());
+        let outputs = proxied.cut.output_streams();
+        let outputs =
+            outputs.map(|(stream, codec, lane)| (self.edges.receiving(stream, site, codec), lane));
+        let (processes, name) = (Arc::clone(&self.processes), proxied.name.clone());
         let index = instance.index;
         let start: Box<StartProcess> =
             Box::new(move |waker, is_paused| processes.start(&name, index, waker, is_paused));
-        Ok(Box::new(ProcessProxyP::new(
+        Ok(Some(Box::new(ProcessProxyP::new(
             index,
             start,
             inputs.collect(),
             outputs.collect(),
-        )))
-    }
-
-    fn files(&self, parallelism: u32) -> Vec<FileUse> {
-        self.original.files(parallelism)
+        ))))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::{
-    ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Isolation, Ordinal, Processor, Result, Vertex,
+    ChunkCodec, Dag, Edge, Error, ErrorCode, Isolation, Ordinal, Processor, Result, Vertex,
     VertexId,
 };
 use ardea_engine::{Placement, Site};
@@ -54,6 +54,7 @@ impl Subgraph {
             let mut inner =
                 Edge::from_ordinals((producer, Ordinal::FIRST), (isolated, edge.target().1))
                     .priority(edge.wanted_priority())
+                    .latency(edge.wanted_latency())
                     .codec(codec);
             if edge.is_timeless() {
                 inner = inner.timeless();
@@ -66,7 +67,8 @@ impl Subgraph {
             let codec = codec_of(job, edge, vertex)?;
             let consumer = cut.add_end(job, edge.target().0, &mut names);
             let ends = ((isolated, edge.source().1), (consumer, Ordinal::FIRST));
-            cut.add_edge(Edge::from_ordinals(ends.0, ends.1).codec(codec));
+            let inner = Edge::from_ordinals(ends.0, ends.1).latency(edge.wanted_latency());
+            cut.add_edge(inner.codec(codec));
             cut.outputs += 1;
         }
         if cut.outputs == 0 {
@@ -152,29 +154,4 @@ pub(super) fn isolated(dag: &Dag) -> Result<Vec<VertexId>> {
     let vertices = dag.topological_order()?.into_iter();
     let is_isolated = |id: &VertexId| dag.get(*id).wanted_isolation() == Isolation::Process;
     Ok(vertices.filter(is_isolated).collect())
-}
-
-/// Copies a graph. Vertices for which `supplier` returns a supplier get that supplier, and threads
-/// of their own.
-pub(super) fn with_suppliers(
-    dag: &Dag,
-    supplier: impl Fn(VertexId) -> Option<Arc<dyn ardea_core::ProcessorSupplier>>,
-) -> Result<Dag> {
-    let mut ids = dag.topological_order()?;
-    ids.sort_by_key(|id| id.index());
-    let mut other = Dag::new();
-    for (vertex, id) in dag.vertices().iter().zip(ids) {
-        other.vertex(match supplier(id) {
-            None => vertex.clone(),
-            Some(supplier) => Vertex::new(Arc::clone(vertex.name()), supplier)
-                .parallelism(vertex.wanted_parallelism())
-                .demand(vertex.wanted_demand())
-                .generated_name(vertex.has_generated_name())
-                .isolation(Isolation::Thread),
-        });
-    }
-    for edge in dag.edges() {
-        let _: EdgeId = other.edge(edge.clone());
-    }
-    Ok(other)
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use ardea_engine::Site;
 use ardea_network::exchange::{
     AddressScope, Connection, DisconnectReason, Disconnected, Identity, Link, LinkConfig,
-    LinkCounts, PeerIdentity, RingCounts, Side, Transport, WorkerNumber, host_address,
+    LinkCounts, LinkNumber, PeerIdentity, PortSlot, RingCounts, Side, Transport, WorkerNumber,
+    host_address,
 };
 use ardea_network::rpc::RefusedLog;
 
 use super::peers::{PeerLocation, PeerState};
 use super::{EventCallback, LinkTotals, NetworkEvent, PeerAddress};
 use crate::instance::is_instance;
-use crate::port_slot::{LinkNumber, PortSlot};
 
 /// Maximum number of accepted connections without a completed handshake.
 pub(super) const MOST_STRANGERS: usize = 1024;
@@ -188,10 +188,11 @@ impl Links {
     }
 
     pub(super) fn join(&mut self, station: &Arc<PortSlot>) {
-        let stations = self.slots.entry(station.site).or_default();
+        let site = site_of(station.peer);
+        let stations = self.slots.entry(site).or_default();
         stations.retain(|known| known.strong_count() > 0);
         stations.push(Arc::downgrade(station));
-        let peer = self.peers.get(&station.site);
+        let peer = self.peers.get(&site);
         if let Some(number) = peer.and_then(|peer| peer.link)
             && let Some(entry) = self.entries.get_mut(&number)
             && entry.greeted.is_some()

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ardea_network::exchange::LinkNumber;
+
 use super::RETRY;
-use crate::port_slot::LinkNumber;
 
 /// Maximum number of failed attempts to reach a container that is not part of the job.
 const MOST_ATTEMPTS: u32 = 5;

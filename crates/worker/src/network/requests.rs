@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use ardea_engine::Site;
+use ardea_network::exchange::{LinkNumber, PortSlot};
 
 use super::PeerAddress;
 use crate::endpoint_slot::Serviced;
-use crate::port_slot::{LinkNumber, PortSlot};
 
 /// A request to the network thread.
 pub(crate) enum Request {
@@ -19,6 +20,8 @@ pub(crate) enum Request {
     Members(BTreeSet<Site>),
     /// Drop the invalid connection of this number to this peer, for this reason.
     Complaint(Site, LinkNumber, String),
+    /// Gather data for at most this time, which is the least latency budget of the job's edges.
+    LimitLatency(Duration),
     /// Service this object once.
     Tend(Weak<dyn Serviced>),
     /// Send pending data and end.

@@ -6,17 +6,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use ardea_coordination::control::Generation;
-use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp, Waker};
+use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp};
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, WorkerNumber,
+    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, StreamItem,
+    StreamReceiver, StreamSender, StreamSenderConfig, WorkerNumber,
 };
 
 use super::*;
-use crate::endpoint_slot::{EndpointGuard, EndpointSlot};
-use crate::receive_endpoint::{ReceiveEndpoint, ReceivedItem};
-use crate::remote_edges::StreamConfig;
-use crate::send_endpoint::SendEndpoint;
+use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 use crate::transports::{TransportSetup, Transports};
 
 /// The timeout of any wait.
@@ -100,35 +98,36 @@ impl Container {
         }
     }
 
-    fn sends_to(&self, to: u32) -> (Arc<EndpointSlot<SendEndpoint>>, EndpointGuard<SendEndpoint>) {
-        let station = PortSlot::new(Site(to), End::Sender, StreamId::new(1, 0));
+    /// Returns the sender of a stream, which is in its slot.
+    fn sender_to(&self, to: u32) -> Arc<EndpointSlot<StreamSender>> {
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
-        let config = StreamConfig {
-            life: self.life,
-            ..StreamConfig::default()
+        let slot = network.port_slot(Site(to), End::Sender, StreamId::new(1, 0));
+        let config = StreamSenderConfig {
+            fails_on_loss: self.life.is_some(),
+            ..StreamSenderConfig::default()
         };
-        let end = SendEndpoint::new(station, codec, config, network.clone(), Default::default());
-        let berth = EndpointSlot::new(end, network);
-        let lent = berth.borrow(&Waker::none()).unwrap();
-        (berth, lent)
+        let end = StreamSender::new(slot, codec, config, Default::default());
+        EndpointSlot::new(end, network)
     }
 
-    fn receives_from(&self, from: u32) -> EndpointGuard<ReceiveEndpoint> {
-        let station = PortSlot::new(Site(from), End::Receiver, StreamId::new(1, 0));
+    fn sends_to(&self, to: u32) -> EndpointUser<StreamSender> {
+        EndpointUser::new(self.sender_to(to))
+    }
+
+    fn receives_from(&self, from: u32) -> EndpointUser<StreamReceiver> {
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
-        let end = ReceiveEndpoint::new(station, codec, ReceiverConfig::default(), network.clone());
-        EndpointSlot::new(end, network)
-            .borrow(&Waker::none())
-            .unwrap()
+        let slot = network.port_slot(Site(from), End::Receiver, StreamId::new(1, 0));
+        let end = StreamReceiver::new(slot, codec, ReceiverConfig::default());
+        EndpointUser::new(EndpointSlot::new(end, network))
     }
 
     fn receive(
         &self,
-        end: &mut EndpointGuard<ReceiveEndpoint>,
+        end: &mut EndpointUser<StreamReceiver>,
         got: &mut Vec<u64>,
-    ) -> Option<ReceivedItem> {
+    ) -> Option<StreamItem> {
         let mut chunk = Chunk::default();
-        let end = end.end().unwrap();
+        let end = end.get().unwrap();
         let came = end.receive(self.clock.now(), &mut chunk).unwrap();
         if !chunk.is_empty() {
             got.extend_from_slice(chunk.rows::<u64>().unwrap().values());
@@ -147,22 +146,22 @@ fn until(mut done: impl FnMut() -> bool) {
 
 /// Sends values, calling `meanwhile` between the attempts.
 fn send(
-    end: &mut EndpointGuard<SendEndpoint>,
+    end: &mut EndpointUser<StreamSender>,
     values: impl Iterator<Item = u64>,
     mut meanwhile: impl FnMut(),
 ) {
     let mut chunk = Chunk::new(Rows::from_iter(values.map(|it| (it, Timestamp::MIN))));
     until(|| {
         meanwhile();
-        let end = end.end().unwrap();
+        let end = end.get().unwrap();
         let sent = end.send(InstanceNumber(3), &mut chunk).unwrap();
         end.flush().unwrap();
         sent
     });
 }
 
-fn said(marker: Marker) -> Option<ReceivedItem> {
-    Some(ReceivedItem::Frame(Received::Marker(marker)))
+fn said(marker: Marker) -> Option<StreamItem> {
+    Some(StreamItem::Frame(Received::Marker(marker)))
 }
 
 #[test]
@@ -193,15 +192,15 @@ fn go_on_with_the_next_life() {
     let ours = container(1, 1);
     let first = container(2, 1);
     ours.hears_of(&[&first]);
-    let (_berth, mut sender) = ours.sends_to(2);
+    let mut sender = ours.sends_to(2);
     let mut receiver = first.receives_from(1);
     let mut got = Vec::new();
     let up_to_seven = Marker::Watermark(ardea_core::Watermark(Timestamp::from_secs(7)));
     send(&mut sender, 0..10, || {
         let _ = first.receive(&mut receiver, &mut got);
     });
-    until(|| sender.end().unwrap().mark(up_to_seven).unwrap());
-    sender.end().unwrap().flush().unwrap();
+    until(|| sender.get().unwrap().mark(up_to_seven).unwrap());
+    sender.get().unwrap().flush().unwrap();
     until(|| first.receive(&mut receiver, &mut got) == said(up_to_seven));
     assert_eq!(got, (0..10).collect::<Vec<_>>());
     drop(receiver);
@@ -241,13 +240,13 @@ fn send_nothing_behind_a_loss() {
     ours.life = Some(Generation(1));
     let first = container(2, 1);
     ours.hears_of(&[&first]);
-    let (_berth, mut sender) = ours.sends_to(2);
+    let mut sender = ours.sends_to(2);
     let mut receiver = first.receives_from(1);
     ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
     let mut got = Vec::new();
     until(|| {
         first.receive(&mut receiver, &mut got);
-        sender.end().unwrap().mark(Marker::Idle).unwrap()
+        sender.get().unwrap().mark(Marker::Idle).unwrap()
     });
     // These records are never acknowledged.
     send(&mut sender, 0..10, || {});
@@ -261,7 +260,7 @@ fn send_nothing_behind_a_loss() {
     let mut refused = None;
     until(|| {
         second.receive(&mut receiver, &mut got);
-        let sent = sender.end().unwrap().send(InstanceNumber(3), &mut chunk);
+        let sent = sender.get().unwrap().send(InstanceNumber(3), &mut chunk);
         refused = sent.err();
         refused.is_some()
     });
@@ -279,23 +278,23 @@ fn repeat_the_barrier() {
     ours.life = Some(Generation(1));
     let first = container(2, 1);
     ours.hears_of(&[&first]);
-    let (_berth, mut sender) = ours.sends_to(2);
+    let mut sender = ours.sends_to(2);
     let mut receiver = first.receives_from(1);
     let mut got = Vec::new();
     let end = |epoch| Marker::Barrier(ardea_core::Epoch(epoch));
     for epoch in [6, 7] {
         until(|| {
             first.receive(&mut receiver, &mut got);
-            sender.end().unwrap().mark(end(epoch)).unwrap()
+            sender.get().unwrap().mark(end(epoch)).unwrap()
         });
     }
     let up_to_seven = Marker::Watermark(ardea_core::Watermark(Timestamp::from_secs(7)));
     until(|| {
         first.receive(&mut receiver, &mut got);
-        sender.end().unwrap().mark(up_to_seven).unwrap()
+        sender.get().unwrap().mark(up_to_seven).unwrap()
     });
     // It is unknown whether these arrive.
-    sender.end().unwrap().flush().unwrap();
+    sender.get().unwrap().flush().unwrap();
     drop(receiver);
     drop(first);
     ours.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
@@ -304,7 +303,7 @@ fn repeat_the_barrier() {
     ours.hears_of(&[&second]);
     let mut told = Vec::new();
     until(|| {
-        sender.end().unwrap().flush().unwrap();
+        sender.get().unwrap().flush().unwrap();
         told.extend(second.receive(&mut receiver, &mut got));
         told.len() == 3
     });
@@ -329,7 +328,7 @@ fn replace_an_earlier_life() {
     // The earlier incarnation retries in vain.
     earlier.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
     later.hears_of(&[&theirs]);
-    let (_berth, mut sender) = later.sends_to(2);
+    let mut sender = later.sends_to(2);
     let mut receiver = theirs.receives_from(1);
     let mut got = Vec::new();
     send(&mut sender, 0..1, || {
@@ -348,9 +347,10 @@ fn the_end_of_a_stream_is_told_to_each_life_of_its_receiver() {
 
 fn repeat_the_end() {
     let ours = container(1, 1);
-    let (_berth, mut sender) = ours.sends_to(2);
-    // Its processor is dropped before any peer exists.
-    sender.end().unwrap().finish().unwrap();
+    let slot = ours.sender_to(2);
+    // Its user is dropped before any peer exists.
+    let mut sender = EndpointUser::new(Arc::clone(&slot));
+    sender.get().unwrap().finish().unwrap();
     drop(sender);
     for incarnation in 1..=3 {
         let theirs = container(2, incarnation);
@@ -371,7 +371,7 @@ fn drop_data_of_a_former_member() {
     let theirs = container(2, 1);
     ours.hears_of(&[&theirs]);
     ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
-    let (_berth, mut sender) = ours.sends_to(2);
+    let mut sender = ours.sends_to(2);
     ours.thread.network().members([Site(1)]);
     drop(theirs);
     // Data that cannot be sent any more is dropped.
@@ -385,7 +385,7 @@ fn garbage_is_turned_away_and_changes_nothing() {
     let (ours, theirs) = (container(1, 1), container(2, 1));
     ours.hears_of(&[&theirs]);
     ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
-    let (_berth, mut sender) = ours.sends_to(2);
+    let mut sender = ours.sends_to(2);
     let mut receiver = theirs.receives_from(1);
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 10_000], &[]] {
         for at in [&ours, &theirs] {

@@ -79,10 +79,13 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
         let now = clock.now();
         shared.take_requests(&mut requests);
         for request in requests.drain(..) {
-            if matches!(request, Request::Stop) {
-                return finish(&mut *transport, links, &clock);
+            match request {
+                Request::Stop => return finish(&mut *transport, links, &clock),
+                Request::LimitLatency(most) => {
+                    batching = BatchDelay::of_bytes(config.latency.min(most));
+                }
+                request => grant(request, &mut links, now),
             }
-            grant(request, &mut links, now);
         }
         for listener in &mut listeners {
             while links.strangers() < MOST_STRANGERS
@@ -125,10 +128,10 @@ fn grant(request: Request, links: &mut Links, now: Duration) {
         Request::Complaint(site, link, why) => links.drop_if_current(site, link, &why, now),
         Request::Tend(tended) => {
             if let Some(tended) = tended.upgrade() {
-                tended.tend(now);
+                tended.service();
             }
         }
-        Request::Stop => {}
+        Request::Stop | Request::LimitLatency(_) => {}
     }
 }
 

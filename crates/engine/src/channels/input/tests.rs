@@ -3,7 +3,7 @@
 use super::*;
 use crate::channels::queue::{QueueSender, queue};
 use crate::executor::worker_shared::TaskletWaker;
-use ardea_core::{RemoteSignal, Rows, Timestamp};
+use ardea_core::{Rows, Timestamp};
 use ardea_spsc::Capacity;
 
 fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {

@@ -17,7 +17,6 @@ use crate::channels::input::InputSet;
 use crate::channels::output::{NewLane, NewLanes, OutputEdge};
 use crate::channels::pending_producers::ExpectedProducers;
 use crate::channels::queue::{QueueSender, queue};
-use crate::deployment::launch::Launch;
 use crate::executor::threads::Threads;
 use crate::job::{JobShared, NewMember, Part};
 use crate::planning::wiring::{self, Lanes, Role, TaskletEdge};
@@ -431,28 +430,27 @@ impl NewTasklet {
         } = self;
         let wiring = &roster.wiring;
         let mut unconnected = Unconnected::HasEnded;
-        let (specs, part, is_dedicated) = match role {
+        let (specs, part) = match role {
             Role::Chain { chain, .. } => {
                 let inputs = wiring.inputs(chain).into_iter();
                 let specs = inputs.map(|joint| InputSpec {
                     priority: joint.edge.wanted_priority(),
                     is_timeless: joint.edge.is_timeless(),
                 });
-                let is_dedicated = wiring.plan.tasklets[chain].is_dedicated();
-                (specs.collect(), Part::Instances, is_dedicated)
+                (specs.collect(), Part::Instances)
             }
             Role::Sender { edge, .. } => {
                 unconnected = Unconnected::HasNotBegun;
                 let width = wiring
                     .joint(edge)
                     .map_or(0, |joint| width(roster, role, joint, layout));
-                (vec![InputSpec::ORDINARY; width], Part::Crossing, false)
+                (vec![InputSpec::ORDINARY; width], Part::Crossing)
             }
-            Role::Receiver { .. } => (Vec::new(), Part::Crossing, false),
+            Role::Receiver { .. } => (Vec::new(), Part::Crossing),
         };
         let mut inputs = InputSet::new(specs, inlets, unconnected, Arc::clone(&member.mailbox));
         inputs = inputs.timed(threads.clock.clone());
-        if roster.crossings.is_none() {
+        if roster.launch.remote.is_none() {
             inputs = inputs.fixed();
         }
         if job.guarantee == Guarantee::AtLeastOnce {
@@ -472,7 +470,7 @@ impl NewTasklet {
             stages,
             inputs,
             outputs,
-            Launch::turns(&threads.config, is_dedicated),
+            roster.launch.turns(role),
         );
         let tasklet = match remake {
             Some(remake) => tasklet.restarting(remake),

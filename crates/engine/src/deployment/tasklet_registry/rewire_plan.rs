@@ -14,7 +14,8 @@ use crate::executor::threads::{ThreadPlacement, Threads};
 use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::planning::wiring::{Role, TaskletEdge, Wiring};
-use crate::stage::{Kind, ProcessorStage};
+use crate::remote::{Receiving, Sending};
+use crate::stage::{Code, Kind, ProcessorStage};
 use crate::tasklet::RestartFactory;
 use crate::{Layout, OnInstanceFailure};
 
@@ -195,14 +196,20 @@ fn crossing(
     place: &TaskletWaker,
     layout: &Layout,
 ) -> Result<ProcessorStage> {
-    let crossings = roster.crossings.as_ref().ok_or_else(no_crossings)?;
-    let (processor, kind) = match role {
-        Role::Sender { edge, to } => (crossings.sender(edge, to)?, Kind::Sender),
-        Role::Receiver { edge, from } => (crossings.receiver(edge, from)?, Kind::Receiver),
+    let remote = launch.remote.as_ref().ok_or_else(no_crossings)?;
+    let (code, kind) = match role {
+        Role::Sender { edge, to } => {
+            let sending = Sending::new(remote.sender(edge, to)?);
+            (Code::Sending(Box::new(sending)), Kind::Sender)
+        }
+        Role::Receiver { edge, from } => {
+            let receiving = Receiving::new(remote.receiver(edge, from)?);
+            (Code::Receiving(Box::new(receiving)), Kind::Receiver)
+        }
         Role::Chain { .. } => return Err(no_crossings()),
     };
     let width = width(roster, role, joint, layout);
-    Ok(launch.crossing(joint, processor, kind, width, place))
+    Ok(launch.crossing(joint, code, kind, width, place))
 }
 
 fn no_crossings() -> Error {

@@ -1,26 +1,33 @@
-//! The sending endpoint of a stream to a peer, over successive connections.
+//! The sending end of a stream to a peer, over successive connections.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
-use ardea_network::exchange::{EdgeSender, InstanceNumber};
 
-use crate::endpoint_slot::IdleEndpoint;
-use crate::network::Network;
-use crate::port_slot::{LinkNumber, PortSlot};
-use crate::remote_edges::StreamConfig;
+use crate::exchange::ids::InstanceNumber;
+use crate::exchange::port_slot::{LinkNumber, PortSlot};
+use crate::exchange::sender::{EdgeSender, SenderConfig};
 
-/// The sending endpoint of one edge to one peer. Without a connection nothing is sent, so producers
-/// get backpressure. A new connection starts with the state that a receiver needs: the watermark,
-/// the last epoch ended, and whether the stream has ended.
-pub(crate) struct SendEndpoint {
-    station: Arc<PortSlot>,
+/// Configuration of a [`StreamSender`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamSenderConfig {
+    /// The configuration of each connection's sender.
+    pub sender: SenderConfig,
+    /// True if the stream sends nothing more after it has lost records with a connection.
+    pub fails_on_loss: bool,
+}
+
+/// The sending end of a stream to one peer, over successive connections.
+///
+/// Without a connection nothing is sent, so producers get backpressure. A new connection starts with
+/// the state that a receiver needs: the watermark, the last epoch ended, and whether the stream has
+/// ended.
+pub struct StreamSender {
+    slot: Arc<PortSlot>,
     codec: Arc<dyn ChunkCodec>,
-    config: StreamConfig,
-    network: Network,
+    config: StreamSenderConfig,
     live: Option<LiveConnection>,
     /// True if records of the stream have been lost with a connection.
     has_lost: bool,
@@ -32,16 +39,16 @@ pub(crate) struct SendEndpoint {
     is_done: bool,
     /// The target instances that no local producer sends to any more.
     left: BTreeSet<InstanceNumber>,
-    counts: Counts,
+    counts: StreamCounts,
 }
 
-/// The counters of a sending endpoint.
+/// The counters of a sending end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub struct StreamCounts {
     /// The number of records lost with connections.
-    pub(crate) lost: Arc<AtomicU64>,
+    pub lost: Arc<AtomicU64>,
     /// The number of bytes in frames with records.
-    pub(crate) bytes: Arc<AtomicU64>,
+    pub bytes: Arc<AtomicU64>,
 }
 
 /// A frame without records.
@@ -91,20 +98,18 @@ impl LiveConnection {
     }
 }
 
-impl SendEndpoint {
-    /// Creates the endpoint of a port slot.
-    pub(crate) fn new(
-        station: Arc<PortSlot>,
+impl StreamSender {
+    /// Creates the sender of a port slot.
+    pub fn new(
+        slot: Arc<PortSlot>,
         codec: Arc<dyn ChunkCodec>,
-        config: StreamConfig,
-        network: Network,
-        counts: Counts,
+        config: StreamSenderConfig,
+        counts: StreamCounts,
     ) -> Self {
-        SendEndpoint {
-            station,
+        StreamSender {
+            slot,
             codec,
             config,
-            network,
             live: None,
             has_lost: false,
             watermark: None,
@@ -118,11 +123,11 @@ impl SendEndpoint {
 
     /// Returns true if the peer is gone permanently.
     fn is_unreachable(&self) -> bool {
-        self.station.is_aborted() && !self.station.has_port() && self.live.is_none()
+        self.slot.is_aborted() && !self.slot.has_port() && self.live.is_none()
     }
 
-    /// Starts the output of the endpoint's next user, after all output of the previous user.
-    pub(crate) fn begin(&mut self) {
+    /// Starts the output of the next user, after all output of the previous user.
+    pub fn begin(&mut self) {
         self.is_done = false;
         self.is_idle = false;
         self.ended = None;
@@ -130,12 +135,25 @@ impl SendEndpoint {
         self.left.clear();
     }
 
+    /// Returns the slot of the stream's ports.
+    pub fn slot(&self) -> &Arc<PortSlot> {
+        &self.slot
+    }
+
+    /// Sends the end of an ended stream over a new connection. Called while the stream has no user.
+    pub fn service(&mut self) {
+        // Only an ended stream has pending frames. An error means that the peer is gone.
+        if self.is_done {
+            let _ = self.flush();
+        }
+    }
+
     /// Sends records from the front of `chunk` to the instance `target`. Returns true if `chunk` is
     /// empty afterwards.
     ///
     /// # Errors
     /// If the codec cannot encode a record, or an encoded record exceeds the frame size.
-    pub(crate) fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
+    pub fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
         if self.is_unreachable() {
             self.count_lost(chunk.len() as u64);
             self.check_lost()?;
@@ -163,7 +181,7 @@ impl SendEndpoint {
     ///
     /// # Errors
     /// Only internal errors.
-    pub(crate) fn mark(&mut self, marker: Marker) -> Result<bool> {
+    pub fn mark(&mut self, marker: Marker) -> Result<bool> {
         self.say(ControlFrame::Marker(marker))
     }
 
@@ -172,7 +190,7 @@ impl SendEndpoint {
     ///
     /// # Errors
     /// Only internal errors.
-    pub(crate) fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+    pub fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
         self.say(ControlFrame::Leave(target))
     }
 
@@ -190,9 +208,9 @@ impl SendEndpoint {
         Ok(true)
     }
 
-    /// Ends the stream. If the end marker cannot be sent now, the slot's service sends it later.
-    /// The service also sends it to each new incarnation of the peer.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    /// Ends the stream. If the end marker cannot be sent now, [`service`](Self::service)
+    /// sends it later, also to each new incarnation of the peer.
+    pub fn finish(&mut self) -> Result<()> {
         // If the end marker can't be sent now, it will be the first frame of the next connection.
         let marked = self.mark(Marker::Done)?;
         self.is_done = true;
@@ -206,7 +224,7 @@ impl SendEndpoint {
     ///
     /// # Errors
     /// Only internal errors.
-    pub(crate) fn flush(&mut self) -> Result<()> {
+    pub fn flush(&mut self) -> Result<()> {
         // A new connection must get its initial frames even without new data. The receiver may wait
         // for a barrier that was lost.
         self.ready()?;
@@ -223,7 +241,7 @@ impl SendEndpoint {
 
     /// Returns true if nothing is pending. Without a connection, only the initial frames of the
     /// next connection can be pending.
-    pub(crate) fn is_flushed(&self) -> bool {
+    pub fn is_flushed(&self) -> bool {
         self.live
             .as_ref()
             .is_none_or(|live| live.first.is_empty() && !live.is_holding)
@@ -268,10 +286,10 @@ impl SendEndpoint {
 
     /// Returns the current connection once its initial frames have been sent.
     fn ready(&mut self) -> Result<Option<&mut LiveConnection>> {
-        if let Some((port, link)) = self.station.take() {
+        if let Some((port, link)) = self.slot.take() {
             self.drop_connection();
             self.check_lost()?;
-            let (stream, codec) = (self.station.stream, Arc::clone(&self.codec));
+            let (stream, codec) = (self.slot.stream, Arc::clone(&self.codec));
             self.live = Some(LiveConnection {
                 sender: EdgeSender::new(
                     stream,
@@ -316,8 +334,7 @@ impl SendEndpoint {
     /// Reports an invalid stream, so that the network reopens the connection if it still exists.
     fn complain(&self, error: &Error) {
         if let Some(live) = &self.live {
-            self.network
-                .report_invalid(self.station.site, live.link, error);
+            self.slot.report_invalid(live.link, error);
         }
     }
 
@@ -338,27 +355,14 @@ impl SendEndpoint {
     /// commit an epoch without those records. Lost markers need no check: they are repeated, or
     /// without them the epoch is not committed.
     fn check_lost(&self) -> Result<()> {
-        if !self.has_lost || self.config.life.is_none() {
+        if !self.has_lost || !self.config.fails_on_loss {
             return Ok(());
         }
         let what = format!(
             "records for container {} were lost with a connection",
-            self.station.site.0
+            self.slot.peer.0
         );
         Err(Error::new(ErrorCode::PeerLost, what)
             .hint("no action is required: the job restores the latest committed checkpoint"))
-    }
-}
-
-impl IdleEndpoint for SendEndpoint {
-    fn station(&self) -> &Arc<PortSlot> {
-        &self.station
-    }
-
-    fn tend(&mut self, _: Duration) {
-        // Only an ended stream has pending frames. An error means that the peer is gone.
-        if self.is_done {
-            let _ = self.flush();
-        }
     }
 }

@@ -5,22 +5,30 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_core::Waker;
-use ardea_engine::Site;
-use ardea_network::exchange::{End, Port, StreamId};
+use ardea_core::{Error, Waker};
+
+use crate::exchange::ids::{StreamId, WorkerNumber};
+use crate::exchange::port::{End, Port};
 
 /// The number of a connection of this process. Numbers start at one and grow with each connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct LinkNumber(pub(crate) u64);
+pub struct LinkNumber(pub u64);
+
+/// The callback for a connection whose data is invalid or that is closed. It must not block.
+type InvalidLink = dyn Fn(LinkNumber, &Error) + Send + Sync;
 
 /// The connection between the network and one endpoint of a stream to a peer.
 ///
 /// The network thread puts a port into the slot after each new connection to the peer. The user of
 /// the endpoint takes the port.
-pub(crate) struct PortSlot {
-    pub(crate) site: Site,
-    pub(crate) end: End,
-    pub(crate) stream: StreamId,
+pub struct PortSlot {
+    /// The peer.
+    pub peer: WorkerNumber,
+    /// The end of the stream in this process.
+    pub end: End,
+    /// The stream.
+    pub stream: StreamId,
+    on_invalid: Box<InvalidLink>,
     state: Mutex<PortSlotState>,
     has_port: AtomicBool,
     is_aborted: AtomicBool,
@@ -35,11 +43,19 @@ struct PortSlotState {
 }
 
 impl PortSlot {
-    pub(crate) fn new(site: Site, end: End, stream: StreamId) -> Arc<Self> {
+    /// Creates the slot of one end of `stream`. `on_invalid` is called for a connection whose data is
+    /// invalid or that is closed; it must not block.
+    pub fn new(
+        peer: WorkerNumber,
+        end: End,
+        stream: StreamId,
+        on_invalid: impl Fn(LinkNumber, &Error) + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(PortSlot {
-            site,
+            peer,
             end,
             stream,
+            on_invalid: Box::new(on_invalid),
             state: Mutex::new(PortSlotState {
                 owner: Waker::none(),
                 port: None,
@@ -51,29 +67,29 @@ impl PortSlot {
     }
 
     /// Sets the waker of the endpoint's current user.
-    pub(crate) fn set_owner(&self, owner: Waker) {
+    pub fn set_owner(&self, owner: Waker) {
         self.desk().owner = owner;
     }
 
     /// Returns a waker for the endpoint's current user. The waker holds the slot weakly, because a
     /// port in the slot contains the waker.
-    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
-        let station = Arc::downgrade(self);
+    pub fn waker(self: &Arc<Self>) -> Waker {
+        let slot = Arc::downgrade(self);
         Waker::new(move || {
-            if let Some(station) = station.upgrade() {
-                station.wake();
+            if let Some(slot) = slot.upgrade() {
+                slot.wake();
             }
         })
     }
 
     /// Wakes the endpoint's current user.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         let owner = self.desk().owner.clone();
         owner.wake();
     }
 
     /// Puts in the port of a new connection; called by the network.
-    pub(crate) fn put(&self, port: Port, link: LinkNumber) {
+    pub fn put(&self, port: Port, link: LinkNumber) {
         let mut desk = self.desk();
         let before = desk.port.replace((port, link));
         desk.last = link;
@@ -86,12 +102,12 @@ impl PortSlot {
     }
 
     /// Returns the connection of the port that was last put in; called by the network.
-    pub(crate) fn last_given(&self) -> LinkNumber {
+    pub fn last_given(&self) -> LinkNumber {
         self.desk().last
     }
 
     /// Takes the port of the newest connection, once.
-    pub(crate) fn take(&self) -> Option<(Port, LinkNumber)> {
+    pub fn take(&self) -> Option<(Port, LinkNumber)> {
         if !self.has_port() {
             return None;
         }
@@ -101,20 +117,25 @@ impl PortSlot {
     }
 
     /// Returns true if the slot contains a port that has not been taken.
-    pub(crate) fn has_port(&self) -> bool {
+    pub fn has_port(&self) -> bool {
         self.has_port.load(Ordering::Acquire)
+    }
+
+    /// Reports a connection as invalid or closed.
+    pub(crate) fn report_invalid(&self, link: LinkNumber, error: &Error) {
+        (self.on_invalid)(link, error);
     }
 
     /// Sets the aborted flag; called by the network. The flag is true while the peer is gone and
     /// not part of the job, and data for the peer is then dropped.
-    pub(crate) fn set_aborted(&self, is_aborted: bool) {
+    pub fn set_aborted(&self, is_aborted: bool) {
         if self.is_aborted.swap(is_aborted, Ordering::AcqRel) != is_aborted {
             self.wake();
         }
     }
 
     /// Returns true if the peer is gone and no longer part of the job.
-    pub(crate) fn is_aborted(&self) -> bool {
+    pub fn is_aborted(&self) -> bool {
         self.is_aborted.load(Ordering::Acquire)
     }
 
@@ -126,8 +147,8 @@ impl PortSlot {
 impl fmt::Debug for PortSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PortSlot {
-            site, end, stream, ..
+            peer, end, stream, ..
         } = self;
-        write!(f, "Station({end:?} of {stream}, container {})", site.0)
+        write!(f, "PortSlot({end:?} of {stream}, worker {})", peer.0)
     }
 }
