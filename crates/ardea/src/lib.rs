@@ -49,7 +49,6 @@ pub use ardea_codec as codec;
 #[cfg(feature = "columns")]
 pub use ardea_columns as columns;
 pub use ardea_config as config;
-pub use ardea_connectors as connect;
 #[cfg(feature = "grid")]
 pub use ardea_connectors::grid;
 #[cfg(feature = "kafka")]
@@ -80,6 +79,14 @@ pub mod components;
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
+mod live_table;
+
+/// Sources and sinks, with tables in the terminal.
+pub mod connect {
+    pub use ardea_connectors::*;
+
+    pub use crate::live_table;
+}
 #[cfg(all(feature = "cluster", feature = "command-line"))]
 pub use command_line::{main, main_with};
 
@@ -91,11 +98,12 @@ pub use ardea_pipeline::Pipeline;
 pub mod prelude {
     pub use std::time::Duration;
 
+    pub use crate::live_table;
     pub use ardea_aggregate::*;
     pub use ardea_checkpoint::local::{FaultTolerance, JobEnd, JobOutcome, RunFaultTolerant};
     pub use ardea_connectors::{
-        OnDamage, active_active, collections, dead_letters, files, for_each, generate, live_table,
-        null, preview, stdin, stdout, tcp,
+        OnDamage, active_active, collections, dead_letters, files, for_each, generate, null,
+        preview, stdin, stdout, tcp,
     };
     pub use ardea_core::{
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use ardea_config::{Flag, Resolved};
-use ardea_connectors::live_table::Screen;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, NodeConfig, allowed_cores};
 use ardea_metrics::MetricsSinks;
@@ -20,6 +19,7 @@ use crate::console::{
 use crate::console::{run_resolver as resolver, run_schema as schema};
 #[cfg(feature = "cluster")]
 use crate::job::{resolver, schema};
+use crate::live_table::Screen;
 
 /// The options of every command, and the counter of interrupts.
 #[derive(Debug)]
