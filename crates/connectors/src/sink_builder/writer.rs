@@ -175,15 +175,14 @@ impl<W: SinkWriter> Processor for WriterP<W> {
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         if !self.writer.has_room()? {
-            // The runtime calls again soon, as records are waiting.
+            // The runtime calls again soon, since records are waiting.
             return self.writer.poll(Duration::ZERO).map(drop);
         }
-        // This thread has no other work than to wait for room.
-        let wait = match self.write_all(inbox)? {
-            true => Duration::ZERO,
-            false => W::POLL_INTERVAL,
-        };
-        self.poll(wait, outbox)
+        match self.write_all(inbox)? {
+            true => self.poll(Duration::ZERO, outbox),
+            // This thread has no other work than to wait for room.
+            false => self.writer.poll(W::POLL_INTERVAL).map(drop),
+        }
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
