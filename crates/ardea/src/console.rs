@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use ardea_engine::Job;
 
-use crate::live_table::Screen;
+use crate::connect::live_table::Screen;
 
 pub use config_sources::{run_resolver, run_schema};
 pub use error_report::{error_json, error_text, exit_code};

@@ -75,18 +75,11 @@ pub mod cluster;
 pub mod command_line;
 #[cfg(feature = "cluster")]
 pub mod components;
+pub mod connect;
 #[cfg(feature = "console")]
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
-mod live_table;
-
-/// Sources and sinks, with tables in the terminal.
-pub mod connect {
-    pub use ardea_connectors::*;
-
-    pub use crate::live_table;
-}
 #[cfg(all(feature = "cluster", feature = "command-line"))]
 pub use command_line::{main, main_with};
 
@@ -98,7 +91,7 @@ pub use ardea_pipeline::Pipeline;
 pub mod prelude {
     pub use std::time::Duration;
 
-    pub use crate::live_table;
+    pub use crate::connect::live_table;
     pub use ardea_aggregate::*;
     pub use ardea_checkpoint::local::{FaultTolerance, JobEnd, JobOutcome, RunFaultTolerant};
     pub use ardea_connectors::{

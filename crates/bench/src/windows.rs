@@ -71,9 +71,9 @@ pub fn run(params: &WindowsParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let noise = noise::measure_noise(1, Duration::from_secs(1))?;
     let all = Stopwatch::begin();
     progress("measuring the window operator");
-    let blocks = Measured::of(params, WindowHarness::new(Box::new(window_operator()?))?)?;
+    let blocks = WindowCosts::of(params, WindowHarness::new(Box::new(window_operator()?))?)?;
     progress("measuring the state backend");
-    let entries = Measured::of(params, WindowHarness::new(Box::new(StateWindowsP::new()))?)?;
+    let entries = WindowCosts::of(params, WindowHarness::new(Box::new(StateWindowsP::new()))?)?;
     if (blocks.results, blocks.sum) != (entries.results, entries.sum) {
         let what = format!(
             "the window operator has {} results of {} records, the state backend {} of {}",
@@ -122,7 +122,7 @@ fn window_operator() -> Result<SlidingWindowP<impl ardea_operators::KeyedFold>> 
 
 /// The costs of an operator in the measured slides.
 #[derive(Default)]
-struct Measured {
+struct WindowCosts {
     slides: u32,
     records: u64,
     results: u64,
@@ -138,12 +138,12 @@ struct Measured {
     stored_bytes: u64,
 }
 
-impl Measured {
-    fn of(params: &WindowsParams, mut harness: WindowHarness) -> Result<Measured> {
-        let mut measured = Measured::default();
+impl WindowCosts {
+    fn of(params: &WindowsParams, mut harness: WindowHarness) -> Result<WindowCosts> {
+        let mut measured = WindowCosts::default();
         for slide in 0..SLIDES_PER_WINDOW + params.slides {
             if slide == SLIDES_PER_WINDOW {
-                measured = Measured::default();
+                measured = WindowCosts::default();
             }
             measured.slides += 1;
             harness.slide(i64::from(slide), params, &mut measured)?;
@@ -194,6 +194,18 @@ mod tests {
         for name in ["operator_checkpoint_bytes", "backend_checkpoint_bytes"] {
             assert!(report.figure(name).as_u64() > Some(500), "{report:?}");
         }
+    }
+
+    #[test]
+    #[ignore]
+    fn temporary_figures() {
+        let n = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+        let params = WindowsParams {
+            keys: n("KEYS"),
+            records: n("RECORDS"),
+            slides: n("SLIDES") as u32,
+        };
+        println!("{}", run(&params, &mut |_| {}).unwrap().to_json());
     }
 
     #[test]

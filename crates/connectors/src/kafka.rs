@@ -46,7 +46,7 @@
 
 #[cfg(feature = "avro")]
 mod avro;
-mod broker_context;
+mod client_context;
 mod cpu_accounting;
 mod dead_letters;
 mod discovery;

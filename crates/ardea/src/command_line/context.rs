@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::GlobalOptions;
 #[cfg(feature = "cluster")]
 use crate::cluster::Modules;
+use crate::connect::live_table::Screen;
 use crate::console::{
     Failure, Interrupts, RunSettings, Supervisor, print, print_error, print_json,
 };
@@ -19,7 +20,6 @@ use crate::console::{
 use crate::console::{run_resolver as resolver, run_schema as schema};
 #[cfg(feature = "cluster")]
 use crate::job::{resolver, schema};
-use crate::live_table::Screen;
 
 /// The options of every command, and the counter of interrupts.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use ardea_checkpoint::local::JobCounts;
 use ardea_core::{Timestamp, is_invisible};
 use ardea_engine::JobHandle;
 
-use crate::live_table::Screen;
+use crate::connect::live_table::Screen;
 
 use super::Supervisor;
 use super::failure::{MessageKind, print_error, print_notice};

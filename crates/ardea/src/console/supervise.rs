@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ardea_connectors::stdin;
 use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node};
 
-use crate::live_table::Screen;
+use crate::connect::live_table::Screen;
 
 use super::Supervisor;
 use super::failure::{Failure, MessageKind, print_error, print_notice};

@@ -13,7 +13,7 @@ use ardea_core::{
 };
 use ardea_operators::WindowResult;
 
-use super::{Measured, SLIDE, WindowsParams};
+use super::{SLIDE, WindowCosts, WindowsParams};
 use crate::state::spread;
 use crate::usage::thread_cpu_time;
 
@@ -50,7 +50,7 @@ impl WindowHarness {
         &mut self,
         slide: i64,
         params: &WindowsParams,
-        measured: &mut Measured,
+        measured: &mut WindowCosts,
     ) -> Result<()> {
         let micros = SLIDE.as_micros() as i64;
         self.feed(slide * micros, params, measured)?;
@@ -58,7 +58,12 @@ impl WindowHarness {
         self.checkpoint(Epoch(slide.unsigned_abs() + 1), measured)
     }
 
-    fn feed(&mut self, start: i64, params: &WindowsParams, measured: &mut Measured) -> Result<()> {
+    fn feed(
+        &mut self,
+        start: i64,
+        params: &WindowsParams,
+        measured: &mut WindowCosts,
+    ) -> Result<()> {
         let mut left = params.records;
         while left > 0 {
             let count = left.min(DEFAULT_CHUNK_RECORDS as u64);
@@ -82,7 +87,7 @@ impl WindowHarness {
     }
 
     /// Emits the windows that end at `time`.
-    fn close(&mut self, time: Timestamp, measured: &mut Measured) -> Result<()> {
+    fn close(&mut self, time: Timestamp, measured: &mut WindowCosts) -> Result<()> {
         loop {
             let begun = thread_cpu_time();
             let progress = self
@@ -102,7 +107,7 @@ impl WindowHarness {
     }
 
     /// Writes the changes since the last checkpoint, and stores them as blocks.
-    fn checkpoint(&mut self, epoch: Epoch, measured: &mut Measured) -> Result<()> {
+    fn checkpoint(&mut self, epoch: Epoch, measured: &mut WindowCosts) -> Result<()> {
         let since = (epoch.0 > 1).then(|| Epoch(epoch.0 - 1));
         let mut blocks = self.block_writer(epoch, since)?;
         let begun = thread_cpu_time();

@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 
@@ -209,11 +209,11 @@ impl DeliveryReport {
 
 /// Producer context that passes delivery results to the waiting threads.
 struct DeliveryReports {
-    teller: BrokerContext,
+    teller: KafkaClientContext,
 }
 
-impl From<BrokerContext> for DeliveryReports {
-    fn from(teller: BrokerContext) -> Self {
+impl From<KafkaClientContext> for DeliveryReports {
+    fn from(teller: KafkaClientContext) -> Self {
         DeliveryReports { teller }
     }
 }

@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{ANSWER_TIMEOUT, DiscoveryConfig, LogMark};
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::topics::PartitionId;
 
@@ -19,7 +19,7 @@ const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 const MOST_ERRORS: u32 = 5;
 
 pub(super) struct Probe {
-    consumer: BaseConsumer<BrokerContext>,
+    consumer: BaseConsumer<KafkaClientContext>,
 }
 
 impl Probe {

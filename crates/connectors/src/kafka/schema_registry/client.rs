@@ -90,14 +90,14 @@ fn serve(
     let runtime = runtime()?;
     let outage = OutageReporter::new(format!("schema registry {}", registry.url));
     while let Some(request) = context.next(|exchange| exchange.requests.pop_front()) {
-        let mut failures = Failures::new(registry);
+        let mut retries = RequestRetry::new(registry);
         let answer = loop {
             let why = match runtime.block_on(make(requests, &request))? {
                 Ok(answer) => break answer,
                 Err(why) => why,
             };
             outage.away(&why);
-            let delay = failures.retry(&why)?;
+            let delay = retries.retry(&why)?;
             context.rest(delay, |_| false);
             if context.is_over() {
                 return Ok(());
@@ -134,16 +134,16 @@ async fn make(
     })
 }
 
-/// The failures of one request.
-struct Failures<'a> {
+/// The retries of one request.
+struct RequestRetry<'a> {
     registry: &'a SchemaRegistry,
     begun: Option<Instant>,
     delay: Duration,
 }
 
-impl<'a> Failures<'a> {
+impl<'a> RequestRetry<'a> {
     fn new(registry: &'a SchemaRegistry) -> Self {
-        Failures {
+        RequestRetry {
             registry,
             begun: None,
             delay: FIRST_DELAY,

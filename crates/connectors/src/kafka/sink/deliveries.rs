@@ -9,7 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::ProducerContext;
 
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 
 /// A permanently failed delivery.
 pub(crate) struct Failure {
@@ -68,7 +68,7 @@ impl Failure {
 
 /// Producer context that collects failed deliveries.
 pub(crate) struct DeliveryTracker {
-    teller: BrokerContext,
+    teller: KafkaClientContext,
     /// First failed delivery.
     failed: Mutex<Option<Failure>>,
 }
@@ -80,13 +80,13 @@ impl DeliveryTracker {
         failed.take()
     }
 
-    pub fn teller(&self) -> &BrokerContext {
+    pub fn teller(&self) -> &KafkaClientContext {
         &self.teller
     }
 }
 
-impl From<BrokerContext> for DeliveryTracker {
-    fn from(teller: BrokerContext) -> Self {
+impl From<KafkaClientContext> for DeliveryTracker {
+    fn from(teller: KafkaClientContext) -> Self {
         DeliveryTracker {
             teller,
             failed: Mutex::default(),

@@ -11,7 +11,7 @@ use rdkafka::producer::{BaseProducer, Producer};
 use super::answers::{is_passing, wait_for};
 use super::deliveries::DeliveryTracker;
 use crate::blocking_worker::{BlockingWorker, WorkerContext};
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::discovery::refused;
 use crate::kafka::settings::Settings;
 
@@ -76,7 +76,7 @@ struct RequirementsCheck {
     /// Client that is polled to receive refusals by brokers.
     client: BaseProducer<DeliveryTracker>,
     /// Client for configuration requests.
-    admin: Option<AdminClient<BrokerContext>>,
+    admin: Option<AdminClient<KafkaClientContext>>,
     settings: Settings,
     is_transactional: bool,
     warns: bool,
@@ -130,7 +130,7 @@ impl RequirementsCheck {
         Ok(())
     }
 
-    fn teller(&self) -> &BrokerContext {
+    fn teller(&self) -> &KafkaClientContext {
         self.client.context().teller()
     }
 

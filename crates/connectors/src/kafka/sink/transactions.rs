@@ -39,7 +39,7 @@ use super::deliveries::DeliveryTracker;
 use super::limits::{Limits, PRODUCERS_LIMIT};
 use super::requirements::transaction_timeout_ms;
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::headers;
 use crate::kafka::settings::Settings;
 use errors::is_fenced;
@@ -98,7 +98,7 @@ pub(super) struct Transactions {
     settings: Settings,
     writer: Writer,
     producer: BaseProducer<DeliveryTracker>,
-    marks: BaseConsumer<BrokerContext>,
+    marks: BaseConsumer<KafkaClientContext>,
     stage: TransactionState,
     /// Start of the current transaction.
     begun: Instant,

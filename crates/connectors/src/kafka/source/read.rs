@@ -21,7 +21,7 @@ use rdkafka::message::BorrowedMessage;
 
 use super::KafkaSourceConfig;
 use super::decoders::DecodeMessage;
-use crate::kafka::broker_context::BrokerContext;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::discovery::{Discovery, DiscoveryConfig};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Replaced;
@@ -58,7 +58,7 @@ pub(crate) struct ReadP<M: MessageForm> {
 
 /// A source with an open consumer.
 struct Opened {
-    consumer: Arc<BaseConsumer<BrokerContext>>,
+    consumer: Arc<BaseConsumer<KafkaClientContext>>,
     selection: Selection,
     group: String,
 }

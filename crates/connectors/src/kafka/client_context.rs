@@ -14,7 +14,7 @@ use crate::kafka::identity::Identities;
 /// Client context that reports outages, and collects topic ids, refusals and the number of offset
 /// commits.
 #[derive(Debug)]
-pub(crate) struct BrokerContext {
+pub(crate) struct KafkaClientContext {
     /// The outages of all brokers, and of those that refuse this client.
     pub outage: OutageReporter,
     /// Latest refusal of this client by a broker; cleared by the next successful response.
@@ -25,9 +25,9 @@ pub(crate) struct BrokerContext {
     commits: AtomicU64,
 }
 
-impl BrokerContext {
+impl KafkaClientContext {
     pub fn new(system: String) -> Self {
-        BrokerContext {
+        KafkaClientContext {
             outage: OutageReporter::new(system),
             refusal: Mutex::default(),
             reason: Mutex::default(),
@@ -69,7 +69,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl ClientContext for BrokerContext {
+impl ClientContext for KafkaClientContext {
     /// Parses debug lines for topic ids. Other relevant lines are also reported as errors.
     fn log(&self, level: RDKafkaLogLevel, _: &str, line: &str) {
         if matches!(level, RDKafkaLogLevel::Debug) {
@@ -103,7 +103,7 @@ impl ClientContext for BrokerContext {
     }
 }
 
-impl ConsumerContext for BrokerContext {
+impl ConsumerContext for KafkaClientContext {
     fn commit_callback(&self, _: KafkaResult<()>, _: &TopicPartitionList) {
         self.commits.fetch_add(1, Ordering::Release);
     }
