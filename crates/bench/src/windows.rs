@@ -197,18 +197,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore]
-    fn temporary_figures() {
-        let n = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
-        let params = WindowsParams {
-            keys: n("KEYS"),
-            records: n("RECORDS"),
-            slides: n("SLIDES") as u32,
-        };
-        println!("{}", run(&params, &mut |_| {}).unwrap().to_json());
-    }
-
-    #[test]
     fn parameters_that_measure_nothing_are_refused() {
         let params = WindowsParams {
             slides: 0,

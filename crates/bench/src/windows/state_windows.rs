@@ -42,7 +42,7 @@ impl StateWindowsP {
     }
 
     /// Adds a closed slice to the totals, emits them, and removes the first slice of the window.
-    fn slide(&mut self, slice: i64) -> Result<()> {
+    fn slide(&mut self, slice: i64) {
         for key in self.slices.get(&slice).into_iter().flatten() {
             let count = self.counts.result(&(*key, slice)).unwrap_or(0);
             *self.totals.entry(*key).or_default() += count;
@@ -71,7 +71,6 @@ impl StateWindowsP {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -97,7 +96,7 @@ impl Processor for StateWindowsP {
         if self.results.is_empty() && (self.next + 1) * SLICE_MICROS <= watermark.0.as_micros() {
             let slice = self.next;
             self.next += 1;
-            self.slide(slice)?;
+            self.slide(slice);
         }
         let count = lane.room().min(self.results.len());
         for result in self.results.drain(..count) {
