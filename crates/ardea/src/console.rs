@@ -42,8 +42,9 @@ mod words;
 
 use std::sync::Arc;
 
-use ardea_connectors::live_table::Screen;
 use ardea_engine::Job;
+
+use crate::connect::live_table::Screen;
 
 pub use config_sources::{run_resolver, run_schema};
 pub use error_report::{error_json, error_text, exit_code};

@@ -49,7 +49,6 @@ pub use ardea_codec as codec;
 #[cfg(feature = "columns")]
 pub use ardea_columns as columns;
 pub use ardea_config as config;
-pub use ardea_connectors as connect;
 #[cfg(feature = "grid")]
 pub use ardea_connectors::grid;
 #[cfg(feature = "kafka")]
@@ -76,6 +75,7 @@ pub mod cluster;
 pub mod command_line;
 #[cfg(feature = "cluster")]
 pub mod components;
+pub mod connect;
 #[cfg(feature = "console")]
 pub mod console;
 #[cfg(feature = "cluster")]
@@ -91,11 +91,12 @@ pub use ardea_pipeline::Pipeline;
 pub mod prelude {
     pub use std::time::Duration;
 
+    pub use crate::connect::live_table;
     pub use ardea_aggregate::*;
     pub use ardea_checkpoint::local::{FaultTolerance, JobEnd, JobOutcome, RunFaultTolerant};
     pub use ardea_connectors::{
-        OnDamage, active_active, collections, dead_letters, files, for_each, generate, live_table,
-        null, preview, stdin, stdout, tcp,
+        OnDamage, active_active, collections, dead_letters, files, for_each, generate, null,
+        preview, stdin, stdout, tcp,
     };
     pub use ardea_core::{
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,

@@ -19,6 +19,8 @@
 //! * [`latency`]: latency of a record, split into queueing, transport and service time;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
+//! * [`windows`]: checkpoints of sliding windows, in the format of the window operator and in the
+//!   state backend;
 //! * [`wakeup`]: cost of an idle job, and its wake-up latency;
 //! * [`breakdown`], with the features `kafka` and `redis`: CPU time of a job from Kafka to Redis,
 //!   by
@@ -91,6 +93,7 @@ pub mod submit;
 mod trend;
 mod usage;
 pub mod wakeup;
+pub mod windows;
 pub mod wordcount;
 pub mod ysb;
 
@@ -150,6 +153,7 @@ benchmarks!(
     state::StateParams,
     submit::SubmitParams,
     wakeup::WakeupParams,
+    windows::WindowsParams,
     wordcount::WordcountParams,
     ysb::YsbParams,
 );
@@ -213,6 +217,7 @@ mod tests {
         check::<state::StateParams>();
         check::<submit::SubmitParams>();
         check::<wakeup::WakeupParams>();
+        check::<windows::WindowsParams>();
         check::<wordcount::WordcountParams>();
         check::<wordcount::SoakParams>();
         check::<ysb::YsbParams>();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OutageReporter, Result};
 use object_store::Error as StoreError;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
@@ -14,7 +14,6 @@ use tokio::runtime::Runtime;
 
 use crate::address::{BucketPrefix, Credentials};
 use crate::failure::{is_unavailable, reason};
-use crate::outage::OutageReporter;
 
 /// The interval at which a waiting caller is asked if it still waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -30,7 +29,7 @@ pub struct Bucket {
     store: Arc<AmazonS3>,
     prefix: Path,
     place: String,
-    outage: Arc<OutageReporter>,
+    outage: OutageReporter,
     /// The runtime of the client; taken on drop, which can happen on any thread.
     runtime: Option<Runtime>,
 }
@@ -91,7 +90,7 @@ impl Bucket {
             store: Arc::new(address.client(credentials)?),
             prefix: address.prefix.clone(),
             place: address.place(),
-            outage: Arc::default(),
+            outage: OutageReporter::new(address.place()),
             runtime: Some(runtime),
         })
     }
@@ -146,8 +145,7 @@ impl Bucket {
         F: Future<Output = std::result::Result<R, StoreError>> + Send + 'static,
     {
         let (done, answer) = mpsc::sync_channel(1);
-        let (store, outage) = (Arc::clone(&self.store), Arc::clone(&self.outage));
-        let place = self.place.clone();
+        let (store, outage) = (Arc::clone(&self.store), self.outage.clone());
         let is_awaited = Arc::new(());
         let awaiting = Arc::downgrade(&is_awaited);
         if let Some(runtime) = &self.runtime {
@@ -158,11 +156,11 @@ impl Bucket {
                             if awaiting.strong_count() == 0 {
                                 return;
                             }
-                            outage.is_away(&place, &reason(&error));
+                            outage.away(reason(&error));
                             tokio::time::sleep(RETRY_DELAY).await;
                         }
                         result => {
-                            outage.answers(&place);
+                            outage.answers();
                             // Fails only if the caller no longer waits.
                             let _ = done.send(result);
                             return;

@@ -27,7 +27,6 @@
 mod address;
 mod client;
 mod failure;
-mod outage;
 
 pub use address::{BucketPrefix, Credentials, check_address, is_address};
 pub use client::{Bucket, PendingRequest, RequestError};

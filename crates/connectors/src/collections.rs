@@ -10,12 +10,10 @@
 
 use std::sync::Arc;
 
-use ardea_core::{
-    Bounded, Checkpointed, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
-    Progress, Result, Source, SourceControl, Timestamp,
-};
+use ardea_core::{Bounded, Checkpointed, Result, Source, SourceControl, Timestamp};
 
 use crate::sequence_splits::SequenceSplits;
+use crate::source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceReader};
 
 /// Returns a source of the items of a collection in order, without event times.
 ///
@@ -36,64 +34,48 @@ where
     T: Clone + Send + Sync + 'static,
 {
     let items: Arc<[(T, Timestamp)]> = items.into_iter().collect();
-    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(ItemsP {
-            numbers: SequenceSplits::new(instance, items.len() as u64),
-            items: Arc::clone(&items),
-            signals: Arc::default(),
-        }))
-    };
-    Source::new("items", Arc::new(supply))
+    SourceBuilder::batch("items").reader(move |instance| ItemReader {
+        numbers: SequenceSplits::new(instance, items.len() as u64),
+        items: Arc::clone(&items),
+    })
 }
 
-struct ItemsP<T> {
+struct ItemReader<T> {
     items: Arc<[(T, Timestamp)]>,
     /// The indices of this instance's items.
     numbers: SequenceSplits,
-    signals: Arc<JobSignals>,
 }
 
-impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.signals = Arc::clone(&context.signals);
-        Ok(())
-    }
+impl<T: Clone + Send + Sync + 'static> SourceReader for ItemReader<T> {
+    type Record = T;
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        let mut room = lane.room();
-        if room == 0 && !self.numbers.is_at_end() {
-            return Ok(Progress::NONE);
-        }
-        while room > 0
+    fn poll(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<PollStatus> {
+        while batch.has_room()
             && let Some(run) = self.numbers.front()
         {
             // Numbers are below the number of items, so they fit into `usize`.
             let (first, step) = (run.first as usize, run.step as usize);
-            let count = (run.count as usize).min(room);
+            let count = (run.count as usize).min(batch.room());
             let rest = self.items.get(first..).unwrap_or_default();
-            lane.rows()
-                .extend(rest.iter().step_by(step).take(count).cloned());
+            batch.add_rows(|rows| rows.extend(rest.iter().step_by(step).take(count).cloned()));
             self.numbers.advance(count as u64);
-            room -= count;
         }
-        Ok(Progress::done_if(self.numbers.is_at_end()))
+        Ok(PollStatus::end_if(self.is_at_end()))
     }
 
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(&mut self.numbers)
+    fn is_at_end(&self) -> bool {
+        self.numbers.is_at_end()
     }
 
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
         Some(&mut self.numbers)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::Instance;
+
     use super::*;
     use crate::testing::{Driven, context};
     use ardea_testkit::{Expected, SourceTest};

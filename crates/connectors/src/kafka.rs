@@ -46,6 +46,7 @@
 
 #[cfg(feature = "avro")]
 mod avro;
+mod client_context;
 mod cpu_accounting;
 mod dead_letters;
 mod discovery;
@@ -54,7 +55,6 @@ mod headers;
 mod identity;
 mod lost;
 mod message;
-mod outage_reporter;
 mod partitions;
 mod positions;
 #[cfg(feature = "protobuf")]

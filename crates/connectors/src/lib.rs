@@ -12,7 +12,6 @@
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
 //! | [`collections`] | items in memory | |
-//! | [`live_table`] | | the latest row of each key, as a table in the terminal |
 //! | [`preview`], [`for_each`], [`null`] | | a sample for display; a function; a count |
 //! | your own | [`SourceBuilder`] | [`SinkBuilder`] |
 //!
@@ -70,7 +69,6 @@ pub mod collections;
 pub mod generate;
 
 pub mod for_each;
-pub mod live_table;
 pub mod null;
 pub mod preview;
 
@@ -113,8 +111,10 @@ mod stream_position;
 mod user_functions;
 
 pub use damage::OnDamage;
-pub use sink_builder::{SinkBuilder, SinkCommit, SinkOpen, SinkPrepare, SinkWrite};
-pub use source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceOpen, SourcePoll};
+pub use sink_builder::{SinkBuilder, SinkCommit, SinkOpen, SinkPrepare, SinkWrite, SinkWriter};
+pub use source_builder::{
+    PollStatus, SourceBatch, SourceBuilder, SourceOpen, SourcePoll, SourceReader,
+};
 pub use user_functions::{UserError, UserResult};
 
 #[cfg(test)]

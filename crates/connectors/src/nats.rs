@@ -29,8 +29,8 @@
 //! .build();
 //! ```
 
+mod connection;
 mod message;
-mod outage_reporter;
 mod sink;
 mod source;
 

@@ -4,21 +4,22 @@
 mod tests;
 mod transactions;
 mod write;
+mod writer;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    DEFAULT_CHUNK_RECORDS, Delivery, Epoch, Instance, Isolation, Parallelism, Processor, Result,
-    Sink,
+    DEFAULT_CHUNK_RECORDS, Delivery, Epoch, Instance, Parallelism, Processor, Result, Sink,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::user_functions::{RETRY_LIMIT, UserResult};
+use crate::user_functions::{RETRY_LIMIT, UserResult, isolation_of};
 use transactions::TwoPhaseCommit;
 use write::BatchWriteP;
+pub use writer::SinkWriter;
 
 /// A builder of a sink from functions: `open` it, `write` batches, and, for exactly-once, `prepare`
 /// and `commit` transactions.
@@ -262,10 +263,7 @@ where
     H: Send + 'static,
 {
     let (name, parallelism) = (settings.name.clone(), settings.parallelism);
-    let isolation = match settings.is_blocking {
-        true => Isolation::Thread,
-        false => Isolation::Tasklet,
-    };
+    let isolation = isolation_of(settings.is_blocking);
     let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
         let (functions, transactions) = (functions.clone(), transactions.clone());
         let write = BatchWriteP::new(settings.clone(), functions, transactions);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_core::{BadRecords, Outbox, Progress, Result};
+use ardea_core::{BadRecords, Result};
 
 use crate::blocking_worker::{BlockingWorker, CANCEL_CHECK_INTERVAL, WorkerContext};
 
@@ -118,26 +118,12 @@ impl<R: QueuedRecords, C: Send + 'static, F: Send + 'static> SinkWorker<R, C, F>
         Ok(())
     }
 
-    /// Waits up to [`CANCEL_CHECK_INTERVAL`] until all records are written.
-    pub fn settle(&self, bad: &BadRecords, what: &str) -> Result<Progress> {
-        let is_done = self.is_done(CANCEL_CHECK_INTERVAL)?;
+    /// Waits up to `timeout` until all records are written, and reports those refused; returns
+    /// false on timeout.
+    pub fn settle(&self, timeout: Duration, bad: &BadRecords, what: &str) -> Result<bool> {
+        let is_done = self.is_done(timeout)?;
         self.report_refused(bad, what)?;
-        Ok(Progress::done_if(is_done))
-    }
-
-    /// Reports refused records, and requests the next report for when no more records arrive.
-    pub fn report_later(&self, bad: &BadRecords, what: &str, outbox: &mut Outbox) -> Result<()> {
-        let now = bad.context().clock.now();
-        outbox.wake_at(now.saturating_add(CANCEL_CHECK_INTERVAL));
-        self.report_refused(bad, what)
-    }
-
-    /// Reports refused records, and requests the next report if more records may be refused.
-    pub fn on_wake(&self, bad: &BadRecords, what: &str, outbox: &mut Outbox) -> Result<()> {
-        match self.is_done(Duration::ZERO)? {
-            true => self.report_refused(bad, what),
-            false => self.report_later(bad, what, outbox),
-        }
+        Ok(is_done)
     }
 }
 

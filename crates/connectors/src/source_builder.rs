@@ -1,8 +1,9 @@
 //! Sources made of a user's functions.
 
 mod batch;
-mod poll;
+mod partition_reader;
 mod positions;
+mod reader;
 #[cfg(test)]
 mod tests;
 
@@ -11,17 +12,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Bounded, Instance, Isolation, Parallelism, Processor, Result, Source, Unbounded,
-    WatermarkPolicy,
-};
+use ardea_core::{Bounded, Instance, Parallelism, Source, Unbounded, WatermarkPolicy, supplier};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::user_functions::{RETRY_LIMIT, UserResult};
+use crate::user_functions::{RETRY_LIMIT, UserResult, isolation_of};
 pub use batch::{PollStatus, SourceBatch};
-use poll::PollP;
+use partition_reader::PartitionReader;
 use positions::OffsetCodec;
+use reader::ReaderP;
+pub use reader::SourceReader;
 
 /// A builder of a source from functions: `open` a partition, `poll` it for records, and return its
 /// `offset`.
@@ -195,15 +195,12 @@ impl<B, T, R, O> SourceBuilder<B, SourcePoll<T, R, O>> {
             ..
         } = self;
         let (name, parallelism) = (settings.name.clone(), settings.parallelism);
-        let isolation = match settings.is_blocking {
-            true => Isolation::Thread,
-            false => Isolation::Tasklet,
+        let isolation = isolation_of(settings.is_blocking);
+        let make = move |instance: Instance| {
+            let reader = PartitionReader::new(settings.clone(), functions.clone(), instance);
+            ReaderP::new(reader)
         };
-        let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-            let functions = functions.clone();
-            Ok(Box::new(PollP::new(settings.clone(), functions, instance)))
-        };
-        Source::new(name, Arc::new(supply))
+        Source::new(name, supplier(make))
             .parallelism(parallelism)
             .isolation(isolation)
     }

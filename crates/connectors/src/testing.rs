@@ -338,14 +338,20 @@ impl<T: Send + 'static> Fed<T> {
         self.processor.on_wake(&mut self.outbox)
     }
 
+    /// Returns true if the sink has requested a call, which is then forgotten.
+    pub fn is_to_be_woken(&mut self) -> bool {
+        self.outbox.take_wake_at().is_some()
+    }
+
+    /// Ends an epoch by one call; returns false if the call must be repeated.
+    pub fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
+        Ok(self.processor.on_epoch(epoch, &mut self.outbox)?.done)
+    }
+
     /// Ends an epoch and takes a complete snapshot.
     pub fn snapshot(&mut self, snapshot: SnapshotRequest) -> Result<StateChunk> {
         if !snapshot.is_last {
-            while !self
-                .processor
-                .on_epoch(snapshot.epoch, &mut self.outbox)?
-                .done
-            {}
+            while !self.end_epoch(snapshot.epoch)? {}
         }
         snapshot_of(&mut *self.processor, snapshot)
     }

@@ -2,10 +2,10 @@
 //! retries of transient ones.
 
 use std::error::Error as StdError;
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, InstanceContext, Result};
+use ardea_core::{Error, ErrorCode, InstanceContext, Isolation, OutageReporter, Result};
 
 /// An error of a function that is passed to a builder: of any type.
 ///
@@ -23,11 +23,18 @@ pub(crate) const RETRY_LIMIT: Duration = Duration::from_secs(300);
 /// First delay before a retry, and the longest.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// The retries of a user's functions. Logs the beginning and the end of an outage once each.
+/// Returns the isolation of functions that may block, or may not.
+pub(crate) fn isolation_of(is_blocking: bool) -> Isolation {
+    match is_blocking {
+        true => Isolation::Thread,
+        false => Isolation::Tasklet,
+    }
+}
+
+/// The retries of a user's functions.
 #[derive(Debug)]
 pub(crate) struct UserRetry {
-    /// Prefix of log lines.
-    what: String,
+    reporter: OutageReporter,
     limit: Duration,
     outage: Option<Outage>,
 }
@@ -44,7 +51,10 @@ impl UserRetry {
     /// Creates the retries of an instance. `part` names a part of it in log lines, or is empty.
     pub fn new(context: &InstanceContext, part: &str, limit: Duration) -> Self {
         UserRetry {
-            what: format!("{}[{}]{part}", context.vertex, context.instance.index),
+            reporter: OutageReporter::new(format!(
+                "{}[{}]{part}",
+                context.vertex, context.instance.index
+            )),
             limit,
             outage: None,
         }
@@ -74,9 +84,8 @@ impl UserRetry {
     ) -> Result<Option<T>> {
         let error = match outcome {
             Ok(value) => {
-                if self.outage.take().is_some() {
-                    self.log_line("it works again");
-                }
+                self.outage = None;
+                self.reporter.answers();
                 return Ok(Some(value));
             }
             Err(error) => error,
@@ -87,7 +96,7 @@ impl UserRetry {
         let (first, longest) = RETRY_DELAYS;
         let outage = match self.outage {
             None => {
-                self.log_line(&format!("{} ({error}); retrying", action()));
+                self.reporter.away(format_args!("{}: {error}", action()));
                 Outage {
                     since: now,
                     delay: first,
@@ -109,11 +118,6 @@ impl UserRetry {
         };
         self.outage = Some(outage);
         Ok(None)
-    }
-
-    fn log_line(&self, what: &str) {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr().lock(), "ardea: {}: {what}", self.what);
     }
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use ardea_config::{Flag, Resolved};
-use ardea_connectors::live_table::Screen;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, NodeConfig, allowed_cores};
 use ardea_metrics::MetricsSinks;
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use super::GlobalOptions;
 #[cfg(feature = "cluster")]
 use crate::cluster::Modules;
+use crate::connect::live_table::Screen;
 use crate::console::{
     Failure, Interrupts, RunSettings, Supervisor, print, print_error, print_json,
 };

@@ -7,9 +7,10 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use ardea_checkpoint::local::JobCounts;
-use ardea_connectors::live_table::Screen;
 use ardea_core::{Timestamp, is_invisible};
 use ardea_engine::JobHandle;
+
+use crate::connect::live_table::Screen;
 
 use super::Supervisor;
 use super::failure::{MessageKind, print_error, print_notice};

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ardea_connectors::live_table::Screen;
 use ardea_connectors::stdin;
 use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node};
+
+use crate::connect::live_table::Screen;
 
 use super::Supervisor;
 use super::failure::{Failure, MessageKind, print_error, print_notice};

@@ -27,6 +27,7 @@ use ardea_bench::stages::StagesParams;
 use ardea_bench::state::StateParams;
 use ardea_bench::submit::SubmitParams;
 use ardea_bench::wakeup::WakeupParams;
+use ardea_bench::windows::WindowsParams;
 use ardea_bench::wordcount::SoakParams;
 use ardea_bench::ysb::YsbParams;
 use ardea_bench::{Bench, WithGuarantee};
@@ -57,6 +58,9 @@ pub enum BenchCommand {
     Stages(BenchArgs<StagesParams>),
     /// State of many keys: in memory, and on disk with a tenth of that memory
     State(BenchArgs<StateParams>),
+    /// Checkpoints of sliding windows, in the format of the window operator and in the state
+    /// backend
+    Windows(BenchArgs<WindowsParams>),
     /// CPU cost of an idle job, and its wakeup latency
     Wakeup(BenchArgs<WakeupParams>),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
@@ -165,6 +169,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Latency(bench) => bench.run(context),
         BenchCommand::Stages(bench) => bench.run(context),
         BenchCommand::State(bench) => bench.run(context),
+        BenchCommand::Windows(bench) => bench.run(context),
         BenchCommand::Wakeup(bench) => bench.run(context),
         BenchCommand::Exchange(bench) => bench.run(context),
         BenchCommand::Ipc {

@@ -61,6 +61,7 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "soak"],
     &["bench", "stages"],
     &["bench", "state"],
+    &["bench", "windows"],
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "ipc"],

@@ -4,12 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ardea_core::{
-    Bounded, Checkpointed, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, Result,
-    Source, SourceControl, Timestamp,
-};
+use ardea_core::{Bounded, Checkpointed, RecordGuard, Result, Source, SourceControl, Timestamp};
 
 use crate::sequence_splits::SequenceSplits;
+use crate::source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceReader};
 
 /// Returns a source of the records `make(i)` for each `i` of `range`, without event times, at full
 /// speed.
@@ -23,18 +21,15 @@ where
     F: Fn(u64) -> T + Send + Sync + 'static,
 {
     let make = Arc::new(make);
-    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(SequenceP {
-            start: range.start,
-            numbers: SequenceSplits::new(instance, range.end.saturating_sub(range.start)),
-            make: Arc::clone(&make),
-            record: PhantomData,
-        }))
-    };
-    Source::new("sequence", Arc::new(supply))
+    SourceBuilder::batch("sequence").reader(move |instance| SequenceReader {
+        start: range.start,
+        numbers: SequenceSplits::new(instance, range.end.saturating_sub(range.start)),
+        make: Arc::clone(&make),
+        record: PhantomData,
+    })
 }
 
-struct SequenceP<T, F> {
+struct SequenceReader<T, F> {
     start: u64,
     /// The numbers of this instance, relative to the start of the range.
     numbers: SequenceSplits,
@@ -42,19 +37,16 @@ struct SequenceP<T, F> {
     record: PhantomData<fn() -> T>,
 }
 
-impl<T, F> Processor for SequenceP<T, F>
+impl<T, F> SourceReader for SequenceReader<T, F>
 where
     T: Send + 'static,
-    F: Fn(u64) -> T + Send + Sync,
+    F: Fn(u64) -> T + Send + Sync + 'static,
 {
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        let room = lane.room();
-        if room == 0 {
-            return Ok(Progress::NONE);
-        }
+    type Record = T;
+
+    fn poll(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<PollStatus> {
         let (start, make) = (self.start, &self.make);
-        let mut left = room as u64;
+        let mut left = batch.room() as u64;
         let mut guard = RecordGuard::new();
         while left > 0
             && let Some(run) = self.numbers.front()
@@ -62,31 +54,35 @@ where
             let count = run.count.min(left);
             let (first, step) = (start + run.first, run.step);
             // Values and times in separate columns, which the compiler can vectorize.
-            lane.rows().extend_columns(|values, times| {
-                values.extend((0..count).map(|number| {
-                    let record = make(first + number * step);
-                    guard.advance();
-                    record
-                }));
-                times.resize(values.len(), Timestamp::MIN);
+            batch.add_rows(|rows| {
+                rows.extend_columns(|values, times| {
+                    values.extend((0..count).map(|number| {
+                        let record = make(first + number * step);
+                        guard.advance();
+                        record
+                    }));
+                    times.resize(values.len(), Timestamp::MIN);
+                });
             });
             self.numbers.advance(count);
             left -= count;
         }
-        Ok(Progress::done_if(self.numbers.is_at_end()))
+        Ok(PollStatus::end_if(self.is_at_end()))
     }
 
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(&mut self.numbers)
+    fn is_at_end(&self) -> bool {
+        self.numbers.is_at_end()
     }
 
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
         Some(&mut self.numbers)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::{Instance, Outbox};
+
     use super::*;
     use crate::testing::{Driven, context};
     use ardea_testkit::{Expected, SourceTest};

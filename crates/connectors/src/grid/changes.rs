@@ -1,19 +1,16 @@
 //! Source of all changes of a map.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_codec::StateValue;
-use ardea_core::{
-    Error, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal, Outbox, PARTITION_COUNT,
-    PartitionId, Processor, Progress, Result, Source, Timestamp, Unbounded,
-};
+use ardea_core::{Error, Key, PARTITION_COUNT, PartitionId, Result, Source, Unbounded};
 use ardea_grid::node::MapEvent;
 use serde::{Deserialize, Serialize};
 
 use crate::grid::any_map::{AnyListener, AnyMap};
 use crate::grid::retry::RetryUntilAvailable;
+use crate::source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceReader};
 
 /// Longest time that one call waits for an event.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -44,41 +41,31 @@ pub fn changes<K: Key + StateValue, V: StateValue>(
     map: &impl AnyMap<K, V>,
 ) -> Source<Change<K, V>, Unbounded> {
     let (name, map) = (format!("changes of map {}", map.name()), map.clone());
-    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(ChangesP::new(map.clone())))
-    };
-    Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+    SourceBuilder::stream(name)
+        .blocking()
+        .reader(move |_| ChangeReader {
+            retry: RetryUntilAvailable::new(map.name()),
+            map: map.clone(),
+            listener: None,
+            unread: VecDeque::new(),
+            known: HashMap::new(),
+        })
 }
 
-/// Processor that listens to a map, and reads partitions whose events were missed.
-struct ChangesP<K, V, M: AnyMap<K, V>> {
+/// Reader that listens to a map, and reads partitions whose events were missed.
+struct ChangeReader<K, V, M: AnyMap<K, V>> {
     map: M,
-    signals: Arc<JobSignals>,
     listener: Option<M::Listener>,
     /// Partitions to read.
     unread: VecDeque<PartitionId>,
     /// Keys emitted so far, by partition.
     known: HashMap<u32, HashSet<K>>,
-    /// Changes to emit.
-    ready: VecDeque<Change<K, V>>,
-    patience: RetryUntilAvailable,
+    retry: RetryUntilAvailable,
 }
 
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangesP<K, V, M> {
-    fn new(map: M) -> Self {
-        ChangesP {
-            map,
-            signals: Arc::default(),
-            listener: None,
-            unread: VecDeque::new(),
-            known: HashMap::new(),
-            ready: VecDeque::new(),
-            patience: RetryUntilAvailable::default(),
-        }
-    }
-
-    /// Collects the next changes; returns true if it received an event or read a partition.
-    fn poll_changes(&mut self) -> Result<bool> {
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangeReader<K, V, M> {
+    /// Emits the next changes; returns true if it received an event or read a partition.
+    fn emit(&mut self, batch: &mut SourceBatch<'_, Change<K, V>>) -> Result<bool> {
         let Some(listener) = &self.listener else {
             let listener = self.judge(self.map.listen())?;
             // Subscribe before reading, so that no event is missed in between.
@@ -91,22 +78,22 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangesP<K, V, M> {
             return Ok(self.listener.is_some());
         };
         if let Some(partition) = self.unread.front().copied() {
-            return self.read(partition);
+            return self.read(partition, batch);
         }
         let heard = listener.next(EVENT_TIMEOUT);
         let hears = |error: &Error| self.map.survives(error);
-        let heard = self.patience.judge_by(hears, self.map.name(), heard)?;
+        let heard = self.retry.judge_by(hears, heard)?;
         let event = heard.flatten();
         let is_any = event.is_some();
         match event {
             Some(MapEvent::Added(key, value) | MapEvent::Updated(key, value)) => {
                 let partition = self.map.partition_of(&key)?.index();
-                self.note(partition, key, value);
+                batch.push(self.note(partition, key, value));
             }
             Some(MapEvent::Removed(key)) => {
                 let partition = self.map.partition_of(&key)?.index();
                 if self.known.entry(partition).or_default().remove(&key) {
-                    self.ready.push_back(Change::Removed(key));
+                    batch.push(Change::Removed(key));
                 }
             }
             Some(MapEvent::Missed(partitions)) => self.unread.extend(partitions),
@@ -118,21 +105,24 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangesP<K, V, M> {
     /// Returns the value of a map operation; `None` if it must be retried.
     fn judge<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         let waits = |error: &Error| self.map.waits_for(error);
-        self.patience.judge_by(waits, self.map.name(), outcome)
+        self.retry.judge_by(waits, outcome)
     }
 
-    fn note(&mut self, partition: u32, key: K, value: V) {
+    fn note(&mut self, partition: u32, key: K, value: V) -> Change<K, V> {
         let known = self.known.entry(partition);
-        let change = match known.or_default().insert(key.clone()) {
+        match known.or_default().insert(key.clone()) {
             true => Change::Added(key, value),
             false => Change::Updated(key, value),
-        };
-        self.ready.push_back(change);
+        }
     }
 
-    /// Reads a partition and collects its differences from the known keys; returns false if the
-    /// read must be retried.
-    fn read(&mut self, partition: PartitionId) -> Result<bool> {
+    /// Reads a partition and emits its differences from the known keys; returns false if the read
+    /// must be retried.
+    fn read(
+        &mut self,
+        partition: PartitionId,
+        batch: &mut SourceBatch<'_, Change<K, V>>,
+    ) -> Result<bool> {
         let mut entries = Vec::new();
         let outcome = self
             .map
@@ -148,43 +138,26 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangesP<K, V, M> {
             .unwrap_or_default();
         for (key, value) in entries {
             gone.remove(&key);
-            self.note(partition.index(), key, value);
+            batch.push(self.note(partition.index(), key, value));
         }
         for key in gone {
             self.known
                 .entry(partition.index())
                 .or_default()
                 .remove(&key);
-            self.ready.push_back(Change::Removed(key));
+            batch.push(Change::Removed(key));
         }
         Ok(true)
     }
 }
 
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for ChangesP<K, V, M> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.signals = Arc::clone(&context.signals);
-        Ok(())
-    }
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> SourceReader for ChangeReader<K, V, M> {
+    type Record = Change<K, V>;
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        let mut lane = outbox.lane::<Change<K, V>>(Ordinal::FIRST)?;
-        let count = lane.room().min(self.ready.len());
-        for change in self.ready.drain(..count) {
-            lane.push(change, Timestamp::MIN);
-        }
-        if count > 0 || !self.ready.is_empty() {
-            return Ok(Progress {
-                made: count > 0,
-                done: false,
-            });
-        }
-        Ok(match self.poll_changes()? {
-            true => Progress::MADE,
-            false => Progress::NONE,
+    fn poll(&mut self, batch: &mut SourceBatch<'_, Change<K, V>>) -> Result<PollStatus> {
+        Ok(match self.emit(batch)? {
+            true => PollStatus::Ready,
+            false => PollStatus::Idle,
         })
     }
 

@@ -50,7 +50,7 @@ where
         join: Arc::clone(&join),
         reads: None,
         asked: VecDeque::new(),
-        patience: RetryUntilAvailable::default(),
+        patience: RetryUntilAvailable::new(map.name()),
         clock: Clock::system(),
         types: PhantomData,
     }
@@ -100,7 +100,7 @@ where
             }
             let read = reads.get(&(self.key)(record));
             let waits = |error: &Error| self.map.waits_for(error);
-            match self.patience.judge_by(waits, self.map.name(), read)? {
+            match self.patience.judge_by(waits, read)? {
                 Some(Read::Here(value)) => *asked = LookupState::Known(value),
                 Some(Read::Later(number)) => *asked = LookupState::Under(number),
                 Some(Read::NotNow) | None => return Ok(true),
@@ -118,7 +118,7 @@ where
                 continue;
             };
             let waits = |error: &Error| self.map.waits_for(error);
-            *asked = match self.patience.judge_by(waits, self.map.name(), answer)? {
+            *asked = match self.patience.judge_by(waits, answer)? {
                 Some(value) => LookupState::Known(value),
                 None => {
                     again = true;

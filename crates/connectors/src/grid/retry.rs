@@ -1,26 +1,28 @@
 //! Retry of map operations while the map is unavailable.
 
-use std::io::Write;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OutageReporter, Result};
 
 /// Retry delay.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Retry state of a map. Logs the beginning and the end of an outage once each.
-#[derive(Debug, Default)]
-pub(crate) struct RetryUntilAvailable {
-    is_away: bool,
-}
+/// Retries of the operations of a map.
+#[derive(Debug)]
+pub(crate) struct RetryUntilAvailable(OutageReporter);
 
 impl RetryUntilAvailable {
+    /// Creates the retries of the map named `map`.
+    pub fn new(map: &str) -> Self {
+        RetryUntilAvailable(OutageReporter::new(format!("map {map}")))
+    }
+
     /// Returns the value of a map operation; `None` if it must be retried.
     ///
     /// # Errors
     /// Errors that a retry cannot fix.
-    pub fn judge<T>(&mut self, map: &str, outcome: Result<T>) -> Result<Option<T>> {
-        self.judge_by(passes, map, outcome)
+    pub fn judge<T>(&self, outcome: Result<T>) -> Result<Option<T>> {
+        self.judge_by(passes, outcome)
     }
 
     /// Like [`judge`](Self::judge), but retries the errors for which `passes` returns true.
@@ -28,22 +30,17 @@ impl RetryUntilAvailable {
     /// # Errors
     /// All other errors.
     pub fn judge_by<T>(
-        &mut self,
+        &self,
         passes: impl Fn(&Error) -> bool,
-        map: &str,
         outcome: Result<T>,
     ) -> Result<Option<T>> {
         match outcome {
             Ok(value) => {
-                if std::mem::take(&mut self.is_away) {
-                    say(map, "it can be used again");
-                }
+                self.0.answers();
                 Ok(Some(value))
             }
             Err(error) if passes(&error) => {
-                if !std::mem::replace(&mut self.is_away, true) {
-                    say(map, &format!("waiting: {error}"));
-                }
+                self.0.away(error);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -58,24 +55,19 @@ fn passes(error: &Error) -> bool {
     )
 }
 
-fn say(map: &str, what: &str) {
-    // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(std::io::stderr().lock(), "ardea: map {map}: {what}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_passes_is_waited_for_and_all_else_is_an_error() {
-        let mut patience = RetryUntilAvailable::default();
+        let retry = RetryUntilAvailable::new("m");
         let away = || Error::new(ErrorCode::StateUnavailable, "no majority");
-        assert_eq!(patience.judge("m", Err::<u8, _>(away())).unwrap(), None);
-        assert!(patience.is_away);
-        assert_eq!(patience.judge("m", Ok(7)).unwrap(), Some(7));
-        assert!(!patience.is_away);
+        assert_eq!(retry.judge(Err::<u8, _>(away())).unwrap(), None);
+        assert!(retry.0.is_away());
+        assert_eq!(retry.judge(Ok(7)).unwrap(), Some(7));
+        assert!(!retry.0.is_away());
         let full = Error::new(ErrorCode::LimitReached, "full");
-        assert!(patience.judge("m", Err::<u8, _>(full)).is_err());
+        assert!(retry.judge(Err::<u8, _>(full)).is_err());
     }
 }

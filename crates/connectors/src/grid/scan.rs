@@ -1,19 +1,19 @@
 //! Source of all entries of a map.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use ardea_codec::StateValue;
 use ardea_core::instance_state::{self as kept, PeerInstances};
 use ardea_core::{
-    Bounded, Checkpointed, Epoch, Instance, InstanceContext, Isolation, JobSignals, Key, Ordinal,
-    Outbox, PARTITION_COUNT, PartitionId, Processor, Progress, RestoredState, Result,
-    SmallSnapshot, SnapshotRequest, SnapshotWriter, Source, SourceControl, StateShape, Timestamp,
+    Bounded, Checkpointed, Epoch, Instance, InstanceContext, Key, PARTITION_COUNT, PartitionId,
+    Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter, Source,
+    StateShape,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::grid::any_map::AnyMap;
 use crate::grid::retry::RetryUntilAvailable;
+use crate::source_builder::{PollStatus, SourceBatch, SourceBuilder, SourceReader};
 
 /// State name.
 const STATE: &str = "contents";
@@ -42,10 +42,9 @@ pub fn contents<K: Key + StateValue, V: StateValue>(
     map: &impl AnyMap<K, V>,
 ) -> Source<(K, V), Bounded> {
     let (name, map) = (format!("map {}", map.name()), map.clone());
-    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(ContentsP::new(map.clone(), instance)))
-    };
-    Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+    SourceBuilder::batch(name)
+        .blocking()
+        .reader(move |instance| ContentsReader::new(map.clone(), instance))
 }
 
 /// Snapshot of an instance.
@@ -59,30 +58,28 @@ struct ScanState {
     begun: BTreeMap<u32, BTreeSet<Vec<u8>>>,
 }
 
-/// Processor that reads the partitions of one instance.
-struct ContentsP<K, V, M> {
+/// Reader of the partitions of one instance.
+struct ContentsReader<K, V, M> {
     map: M,
     instance: Instance,
-    signals: Arc<JobSignals>,
     keeps_state: bool,
     progress: ScanState,
     /// Current partition and its remaining entries.
     at: Option<(u32, VecDeque<(K, V)>)>,
-    patience: RetryUntilAvailable,
+    retry: RetryUntilAvailable,
     draft: SmallSnapshot,
     restored: PeerInstances<ScanState>,
 }
 
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ContentsP<K, V, M> {
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ContentsReader<K, V, M> {
     fn new(map: M, instance: Instance) -> Self {
-        ContentsP {
+        ContentsReader {
+            retry: RetryUntilAvailable::new(map.name()),
             map,
             instance,
-            signals: Arc::default(),
             keeps_state: false,
             progress: ScanState::default(),
             at: None,
-            patience: RetryUntilAvailable::default(),
             draft: SmallSnapshot::default(),
             restored: PeerInstances::default(),
         }
@@ -105,7 +102,7 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ContentsP<K, V, M> {
                 entries.push_back((key, value));
             }
         });
-        let outcome = self.patience.judge(self.map.name(), outcome)?;
+        let outcome = self.retry.judge(outcome)?;
         if outcome.is_some() {
             self.at = Some((partition.index(), entries));
         }
@@ -119,56 +116,50 @@ fn bytes_of<K: Key>(key: &K) -> Vec<u8> {
     bytes
 }
 
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Processor for ContentsP<K, V, M> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.signals = Arc::clone(&context.signals);
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> SourceReader for ContentsReader<K, V, M> {
+    type Record = (K, V);
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.keeps_state = context.guarantee.keeps_state();
         Ok(())
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        let mut lane = outbox.lane::<(K, V)>(Ordinal::FIRST)?;
+    fn poll(&mut self, batch: &mut SourceBatch<'_, (K, V)>) -> Result<PollStatus> {
         let Some((partition, entries)) = &mut self.at else {
             let Some(partition) = self.next() else {
-                return Ok(Progress::DONE);
+                return Ok(PollStatus::End);
             };
             return Ok(match self.read(partition)? {
-                true => Progress::MADE,
-                false => Progress::NONE,
+                true => PollStatus::Ready,
+                false => PollStatus::Idle,
             });
         };
-        let count = lane.room().min(entries.len());
-        if count == 0 && !entries.is_empty() {
-            return Ok(Progress::NONE);
-        }
+        let count = batch.room().min(entries.len());
         for (key, value) in entries.drain(..count) {
             if self.keeps_state {
                 let told = self.progress.begun.entry(*partition).or_default();
                 told.insert(bytes_of(&key));
             }
-            lane.push((key, value), Timestamp::MIN);
+            batch.push((key, value));
         }
         if entries.is_empty() {
             self.progress.begun.remove(partition);
             self.progress.done.insert(*partition);
             self.at = None;
         }
-        Ok(Progress::MADE)
+        Ok(PollStatus::Ready)
     }
 
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
+    fn is_at_end(&self) -> bool {
+        self.at.is_none() && self.next().is_none()
     }
 
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
         Some(self)
     }
 }
 
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Checkpointed for ContentsP<K, V, M> {
+impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Checkpointed for ContentsReader<K, V, M> {
     fn states(&mut self) -> Vec<StateShape> {
         vec![StateShape::own(STATE)]
     }
@@ -199,11 +190,5 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> Checkpointed for Conte
             self.progress.begun.extend(own);
         }
         Ok(Progress::DONE)
-    }
-}
-
-impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> SourceControl for ContentsP<K, V, M> {
-    fn is_at_end(&self) -> bool {
-        self.at.is_none() && self.next().is_none()
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_codec::StateValue;
+use ardea_core::{Delivery, Error, Key, Result, Sink, Timestamp};
 
 use crate::grid::any_map::AnyMap;
 use crate::grid::retry::{RETRY_DELAY, RetryUntilAvailable};
-use ardea_codec::StateValue;
-use ardea_core::{
-    Clock, Delivery, Error, Inbox, Instance, InstanceContext, Isolation, Key, Ordinal, Outbox,
-    Processor, RecordGuard, Result, Sink,
-};
+use crate::sink_builder::{SinkBuilder, SinkWriter};
 
 /// Creates a sink that writes an entry for each record: the key and value returned by `entry`. The
 /// map becomes a materialized view of the stream.
@@ -61,30 +61,31 @@ where
 {
     let (name, map, entry) = (format!("map {}", map.name()), map.clone(), Arc::new(entry));
     let key_of = Arc::clone(&entry);
-    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(WriteP {
-            map: map.clone(),
-            entry: Arc::clone(&entry),
-            patience: RetryUntilAvailable::default(),
-            clock: Clock::system(),
-            record: PhantomData::<fn(T) -> (K, V)>,
-        }))
+    let make = move |_| MapWriter {
+        retry: RetryUntilAvailable::new(map.name()),
+        map: map.clone(),
+        entry: Arc::clone(&entry),
+        pending: HashMap::new(),
+        record: PhantomData::<fn(T)>,
     };
-    Sink::new(name, Arc::new(supply))
+    SinkBuilder::new(name)
+        .blocking()
+        .writer(make)
         .keyed(move |record| key_of(record).0)
-        .isolation(Isolation::Thread)
         .with_delivery(Delivery::Idempotent)
 }
 
-struct WriteP<T, K, V, M, F> {
+/// Writer that sets entries of a map.
+struct MapWriter<T, K, V, M, F> {
     map: M,
     entry: Arc<F>,
-    patience: RetryUntilAvailable,
-    clock: Clock,
-    record: PhantomData<fn(T) -> (K, V)>,
+    retry: RetryUntilAvailable,
+    /// The last value of each key that is not written yet.
+    pending: HashMap<K, Option<V>>,
+    record: PhantomData<fn(T)>,
 }
 
-impl<T, K, V, M, F> Processor for WriteP<T, K, V, M, F>
+impl<T, K, V, M, F> SinkWriter for MapWriter<T, K, V, M, F>
 where
     T: Send + 'static,
     K: Key + StateValue,
@@ -92,28 +93,30 @@ where
     M: AnyMap<K, V>,
     F: Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.clock = context.clock.clone();
-        Ok(())
+    type Record = T;
+
+    fn has_room(&mut self) -> Result<bool> {
+        self.poll(RETRY_DELAY)
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        let rows = inbox.rows::<T>()?;
-        let mut last = HashMap::with_capacity(rows.len());
-        let mut guard = RecordGuard::new();
-        for record in rows.values() {
-            let (key, value) = (self.entry)(record);
-            last.insert(key, value);
-            guard.advance();
+    fn write(&mut self, record: &T, _: Timestamp, _: u64) -> Result<bool> {
+        let (key, value) = (self.entry)(record);
+        self.pending.insert(key, value);
+        Ok(true)
+    }
+
+    /// Writes the entries, including those already written by an attempt that failed.
+    fn poll(&mut self, wait: Duration) -> Result<bool> {
+        if self.pending.is_empty() {
+            return Ok(true);
         }
-        drop(guard);
-        let outcome = self.map.write(&last);
+        let outcome = self.map.write(&self.pending);
         let waits = |error: &Error| self.map.waits_for(error);
-        match self.patience.judge_by(waits, self.map.name(), outcome)? {
-            Some(()) => rows.clear(),
-            // The records stay in the inbox and are written again, including those already written.
-            None => outbox.wake_at(self.clock.now().saturating_add(RETRY_DELAY)),
+        let is_written = self.retry.judge_by(waits, outcome)?.is_some();
+        match is_written {
+            true => self.pending.clear(),
+            false => std::thread::park_timeout(wait),
         }
-        Ok(())
+        Ok(is_written)
     }
 }

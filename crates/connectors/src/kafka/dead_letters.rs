@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use crate::kafka::outage_reporter::OutageReporter;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 
@@ -209,11 +209,11 @@ impl DeliveryReport {
 
 /// Producer context that passes delivery results to the waiting threads.
 struct DeliveryReports {
-    teller: OutageReporter,
+    teller: KafkaClientContext,
 }
 
-impl From<OutageReporter> for DeliveryReports {
-    fn from(teller: OutageReporter) -> Self {
+impl From<KafkaClientContext> for DeliveryReports {
+    fn from(teller: KafkaClientContext) -> Self {
         DeliveryReports { teller }
     }
 }

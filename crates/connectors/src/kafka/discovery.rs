@@ -18,9 +18,9 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 
 use crate::blocking_worker::{BlockingWorker, WorkerContext};
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::lost::LostPosition;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::positions::Start;
 use crate::kafka::settings::Settings;
 use crate::kafka::topics::{PartitionId, Selection};
@@ -120,7 +120,7 @@ pub(crate) struct Damaged {
 
 /// Configuration of partition discovery.
 pub(crate) struct DiscoveryConfig {
-    pub consumer: Arc<BaseConsumer<OutageReporter>>,
+    pub consumer: Arc<BaseConsumer<KafkaClientContext>>,
     pub settings: Settings,
     pub job: Arc<str>,
     pub group: String,
@@ -209,7 +209,7 @@ impl Search {
         }
     }
 
-    fn teller(&self) -> &OutageReporter {
+    fn teller(&self) -> &KafkaClientContext {
         self.mission.consumer.context()
     }
 

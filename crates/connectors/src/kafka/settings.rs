@@ -9,7 +9,7 @@ use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, ClientContext};
 
-use crate::kafka::outage_reporter::OutageReporter;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::security::{Sasl, Security, Tls, is_secret};
 
 /// Default consumer settings that properties can override.
@@ -89,7 +89,7 @@ impl Settings {
         fixed: &[(&str, &str)],
     ) -> Result<C>
     where
-        X: ClientContext + From<OutageReporter>,
+        X: ClientContext + From<KafkaClientContext>,
         C: FromClientConfigAndContext<X>,
     {
         self.create(self.config(job, defaults, fixed)?)
@@ -100,7 +100,7 @@ impl Settings {
         &self,
         job: &str,
         fixed: &[(&str, &str)],
-    ) -> Result<BaseConsumer<OutageReporter>> {
+    ) -> Result<BaseConsumer<KafkaClientContext>> {
         let mut config = self.config(job, CONSUMER_DEFAULTS, fixed)?;
         // librdkafka exposes topic ids and leader epochs only in these log lines.
         let debug = match config.get("debug") {
@@ -114,10 +114,11 @@ impl Settings {
 
     fn create<X, C>(&self, config: ClientConfig) -> Result<C>
     where
-        X: ClientContext + From<OutageReporter>,
+        X: ClientContext + From<KafkaClientContext>,
         C: FromClientConfigAndContext<X>,
     {
-        let teller = OutageReporter::new(format!("kafka {}, topic {}", self.brokers, self.topic));
+        let teller =
+            KafkaClientContext::new(format!("kafka {}, topic {}", self.brokers, self.topic));
         config
             .create_with_context(X::from(teller))
             .map_err(|error| self.no_client(error))
@@ -203,7 +204,11 @@ mod tests {
         let mut settings = settings("ssl.key.pem", "hush");
         settings.set_tls(Tls::new());
         assert!(!format!("{settings:?}").contains("hush"));
-        let made = settings.client::<OutageReporter, BaseConsumer<OutageReporter>>("job", &[], &[]);
+        let made = settings.client::<KafkaClientContext, BaseConsumer<KafkaClientContext>>(
+            "job",
+            &[],
+            &[],
+        );
         let Err(error) = made else {
             panic!("that is no key");
         };

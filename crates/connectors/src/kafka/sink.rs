@@ -14,15 +14,14 @@ mod write;
 use std::fmt;
 use std::sync::Arc;
 
-use ardea_core::{
-    Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink, Timestamp,
-};
+use ardea_core::{Delivery, OnError, Parallelism, Result, Sink, Timestamp};
 
 use crate::kafka::headers;
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
+use crate::sink_builder::SinkBuilder;
 use values::ValueEncoder;
-use write::WriteP;
+use write::KafkaWriter;
 
 /// Creates a sink that writes each record to a topic; `encode` fills the message. An error of
 /// `encode` is the reason why a record cannot be written; see [`KafkaSink::on_error`].
@@ -309,16 +308,11 @@ where
             true => Delivery::ExactlyOnce,
             false => Delivery::AtLeastOnce,
         };
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(WriteP::<T, F>::new(
-                plan.clone(),
-                Arc::clone(&encode),
-                values.clone(),
-            )))
-        };
-        Sink::new(name, Arc::new(supply))
+        let make = move |_| KafkaWriter::new(plan.clone(), Arc::clone(&encode), values.clone());
+        SinkBuilder::new(name)
             .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+            .blocking()
+            .writer(make)
             .with_delivery(delivery)
     }
 }

@@ -7,9 +7,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink};
+use ardea_core::{Delivery, OnError, Parallelism, Sink};
 
-use write::WriteP;
+use crate::sink_builder::SinkBuilder;
+use write::NatsWriter;
 
 /// Creates a sink that writes each record as a message to the server at `url`, such as
 /// `"nats://localhost:4222"`; `fill` sets subject and payload. An error of `fill` is the reason why
@@ -162,13 +163,10 @@ where
             true => Delivery::Idempotent,
             false => Delivery::AtLeastOnce,
         };
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            let fill = Arc::clone(&fill);
-            Ok(Box::new(WriteP::<T, F>::new(plan.clone(), fill)))
-        };
-        Sink::new("nats", Arc::new(supply))
+        SinkBuilder::new("nats")
             .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+            .blocking()
+            .writer(move |_| NatsWriter::new(plan.clone(), Arc::clone(&fill)))
             .with_delivery(delivery)
     }
 }

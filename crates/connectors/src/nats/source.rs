@@ -12,14 +12,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Instance, Isolation, OnError, OnLostPosition, Processor, Result, Source, Unbounded,
-};
+use ardea_core::{OnError, OnLostPosition, Source, Unbounded};
 use serde::de::DeserializeOwned;
 
 use crate::nats::message::Message;
 use crate::nats::sink::Secret;
-use read::ReadP;
+use crate::source_builder::SourceBuilder;
+use read::NatsReader;
 
 /// Creates a source of the stream `stream` on the server at `url`, such as
 /// `"nats://localhost:4222"`. Records are payloads as bytes unless a decoder is set.
@@ -173,10 +172,9 @@ impl<T, F> NatsSource<T, F> {
         let NatsSource { plan, decode, .. } = self;
         let name = format!("nats {}", plan.stream);
         let decode = Arc::new(decode);
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(ReadP::new(plan.clone(), Arc::clone(&decode))))
-        };
-        Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+        SourceBuilder::stream(name)
+            .blocking()
+            .reader(move |_| NatsReader::new(plan.clone(), Arc::clone(&decode)))
     }
 }
 

@@ -1,9 +1,8 @@
 //! A connection that is re-established after failures.
 
-use std::io::Write;
 use std::time::Duration;
 
-use ardea_core::{Error, Result};
+use ardea_core::{Error, OutageReporter, Result};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -25,7 +24,7 @@ pub(crate) struct Connection<P> {
     server: Server,
     runtime: Runtime,
     session: Option<(Session, P)>,
-    is_away: bool,
+    outage: OutageReporter,
     wait: Duration,
 }
 
@@ -36,10 +35,10 @@ impl<P> Connection<P> {
     /// `LimitReached` if no file descriptors are left.
     pub fn new(server: Server) -> Result<Self> {
         Ok(Connection {
+            outage: OutageReporter::new(format!("postgres {}", server.name)),
             server,
             runtime: runtime()?,
             session: None,
-            is_away: false,
             wait: SOONEST,
         })
     }
@@ -83,9 +82,12 @@ impl<P> Connection<P> {
         match &done {
             Err(PgErrorClass::Passing(why)) => {
                 self.session = None;
-                self.note_away(why);
+                self.outage.away(why);
             }
-            _ => self.note_there(),
+            _ => {
+                self.wait = SOONEST;
+                self.outage.answers();
+            }
         }
         done
     }
@@ -97,31 +99,9 @@ impl<P> Connection<P> {
         wait
     }
 
-    fn note_away(&mut self, why: &str) {
-        if !self.is_away {
-            self.is_away = true;
-            self.log_line(&format!(
-                "it is unavailable ({why}); waiting until it answers"
-            ));
-        }
-    }
-
-    fn note_there(&mut self) {
-        self.wait = SOONEST;
-        if self.is_away {
-            self.is_away = false;
-            self.log_line("it answers again");
-        }
-    }
-
     /// Writes a line about the server to standard error.
     pub fn log_line(&self, what: &str) {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(
-            std::io::stderr().lock(),
-            "ardea: postgres {}: {what}",
-            self.server.name
-        );
+        self.outage.log_line(what);
     }
 }
 

@@ -14,13 +14,14 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_core::{Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink};
+use ardea_core::{Delivery, OnError, Parallelism, Sink};
 
 use crate::postgres::address::Address;
 use crate::postgres::replaced::OnReplaced;
 use crate::postgres::rows::Row;
 use crate::postgres::table_name::TableName;
-use write::WriteP;
+use crate::sink_builder::SinkBuilder;
+use write::PostgresWriter;
 
 /// Creates a sink that writes each record as a row of `table`, such as `"counts"` or
 /// `"shop.counts"`, on the server at `url`, such as `"postgres://user@localhost/shop"`. `fill` must
@@ -178,13 +179,10 @@ where
             (false, true) => Delivery::AtLeastOnce,
         };
         let fill = Arc::new(fill);
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            let fill = Arc::clone(&fill);
-            Ok(Box::new(WriteP::<T, F>::new(plan.clone(), fill)))
-        };
-        Sink::new(name, Arc::new(supply))
+        SinkBuilder::new(name)
             .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+            .blocking()
+            .writer(move |_| PostgresWriter::new(plan.clone(), Arc::clone(&fill)))
             .with_delivery(delivery)
     }
 }

@@ -14,16 +14,14 @@ mod statements;
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use ardea_core::{
-    Bounded, Instance, Isolation, OnError, OnLostPosition, Parallelism, Processor, Result, Source,
-};
+use ardea_core::{Bounded, OnError, OnLostPosition, Parallelism, Source};
 use serde::de::DeserializeOwned;
 
 use crate::postgres::address::Address;
 use crate::postgres::table_name::TableName;
-use read::ReadP;
+use crate::source_builder::SourceBuilder;
+use read::PostgresReader;
 
 /// Creates a source that reads the rows of `table`, such as `"orders"` or `"shop.orders"`, in the
 /// order of the column `key`; see [`PostgresSource`]. The names of table and column are
@@ -178,12 +176,10 @@ impl<T: DeserializeOwned + Send + 'static> PostgresSource<T> {
             ..
         } = self;
         let name = format!("postgres {}", plan.name);
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(ReadP::<T>::new(plan.clone(), on_error)))
-        };
-        Source::new(name, Arc::new(supply))
+        SourceBuilder::batch(name)
             .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+            .blocking()
+            .reader(move |_| PostgresReader::new(plan.clone(), on_error))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Connection worker: a thread that sends queued commands, reads the responses and reconnects.
 
-use std::io::Write;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result, Waker};
+use ardea_core::{Error, ErrorCode, OutageReporter, Result, Waker};
 use redis::RedisError;
 use redis::cluster_routing::Slot;
 
@@ -94,7 +93,7 @@ pub(crate) struct ConnectionWorker {
     connector: Connector,
     queue: WorkerContext<SinkQueue<Commands, WorkerCommand, ConnectionState>>,
     connected: Option<Connected>,
-    is_away: bool,
+    outage: OutageReporter,
 }
 
 impl ConnectionWorker {
@@ -106,10 +105,10 @@ impl ConnectionWorker {
         let connector = Connector::new(address.server()?, promise);
         RedisWorker::start("redis-writer", waker, SinkQueue::default(), |queue| {
             let worker = ConnectionWorker {
+                outage: OutageReporter::new(format!("redis {}", connector.name())),
                 connector,
                 queue,
                 connected: None,
-                is_away: false,
             };
             worker.run();
         })
@@ -120,7 +119,7 @@ impl ConnectionWorker {
         while self.get(&mut work) {
             match self.go_on(&mut work) {
                 Ok(()) => {
-                    self.note_there();
+                    self.outage.answers();
                     self.queue.finish(&mut work.take_refused());
                     work.clear();
                 }
@@ -157,7 +156,7 @@ impl ConnectionWorker {
                 let is_restored = self.queue.with(|queue| queue.facts.is_restored);
                 let (connected, warnings) = self.connector.connect(is_restored)?;
                 for warning in warnings {
-                    say(self.connector.name(), &warning);
+                    self.outage.log_line(&warning);
                 }
                 work.note_primary(self.connector.primary());
                 none.insert(connected)
@@ -168,7 +167,7 @@ impl ConnectionWorker {
             (Some(WorkerCommand::Execute(_)), connected) => {
                 transact(connected, work)?;
                 if std::mem::take(&mut work.lacks_answer) {
-                    say(self.connector.name(), RESPONSE_LOST);
+                    self.outage.log_line(RESPONSE_LOST);
                 }
             }
             (None, Connected::One(connection)) => work.batch.send(connection)?,
@@ -180,17 +179,10 @@ impl ConnectionWorker {
                 Confirmation::Pending | Confirmation::Confirmed => return Ok(()),
                 Confirmation::Missing(count) => {
                     let what = format!("{count} of its replicas do not acknowledge commands");
-                    say(self.connector.name(), &what);
+                    self.outage.log_line(&what);
                     return Ok(());
                 }
             }
-        }
-    }
-
-    fn note_there(&mut self) {
-        if self.is_away {
-            self.is_away = false;
-            say(self.connector.name(), "it answers again");
         }
     }
 
@@ -198,11 +190,7 @@ impl ConnectionWorker {
     fn rest(&mut self, error: &RedisError) {
         self.connected = None;
         self.connector.note(error);
-        if !self.is_away {
-            self.is_away = true;
-            let what = format!("it is unavailable ({error}); waiting until it answers");
-            say(self.connector.name(), &what);
-        }
+        self.outage.away(error);
         self.queue.rest(AGAIN, |_| false);
     }
 }
@@ -249,9 +237,4 @@ fn strangers(transaction: &Transaction) -> LeftOut {
         }
     }
     strangers
-}
-
-fn say(server: &str, what: &str) {
-    // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(std::io::stderr().lock(), "ardea: redis {server}: {what}");
 }

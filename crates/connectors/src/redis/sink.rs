@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Checkpointed, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Isolation, OnError, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, thread_cpu_time,
+    BadRecords, Checkpointed, Delivery, Epoch, Error, ErrorCode, InstanceContext, OnError,
+    Parallelism, Progress, RestoredState, Result, Sink, SnapshotRequest, SnapshotWriter, Timestamp,
+    thread_cpu_time,
 };
 
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
@@ -18,6 +18,7 @@ use crate::redis::connection_worker::{ConnectionWorker, RedisWorker, WorkerComma
 use crate::redis::cpu_accounting::SinkCosts;
 use crate::redis::place::Address;
 use crate::redis::transactions::Transactions;
+use crate::sink_builder::{SinkBuilder, SinkWriter};
 
 /// Description of a refused record.
 const REFUSED: &str = "the Redis server refused its command";
@@ -203,8 +204,10 @@ where
             Repeats::Harmless => Delivery::Idempotent,
             Repeats::Never => Delivery::ExactlyOnce,
         };
-        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(WriteP::<T, F> {
+        SinkBuilder::new("redis")
+            .parallelism(parallelism)
+            .blocking()
+            .writer(move |_| RedisWriter {
                 address: address.clone(),
                 tag: tag.clone(),
                 has_begun: false,
@@ -213,15 +216,13 @@ where
                 repeats,
                 held,
                 costs: costs.clone(),
+                begun: Duration::ZERO,
+                count: 0,
                 commands: Commands::default(),
                 transactions: None,
                 link: None,
-                record: PhantomData,
-            }))
-        };
-        Sink::new("redis", Arc::new(supply))
-            .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+                record: PhantomData::<fn(T)>,
+            })
             .with_delivery(delivery)
     }
 }
@@ -236,8 +237,8 @@ where
     }
 }
 
-/// Processor that converts records to commands and passes them to the connection worker.
-struct WriteP<T, F> {
+/// Writer that converts records to commands and passes them to the connection worker.
+struct RedisWriter<T, F> {
     address: Address,
     tag: Option<String>,
     /// True if the connection has been requested.
@@ -247,6 +248,9 @@ struct WriteP<T, F> {
     repeats: Repeats,
     held: usize,
     costs: Option<Arc<SinkCosts>>,
+    /// CPU time at the first of the current records, if it is measured, and their number.
+    begun: Duration,
+    count: usize,
     /// Commands of the current records.
     commands: Commands,
     /// Buffered transactions of an exactly-once sink; `None` if commands are executed at once.
@@ -255,47 +259,11 @@ struct WriteP<T, F> {
     record: PhantomData<fn(T)>,
 }
 
-impl<T, F> WriteP<T, F>
+impl<T, F> RedisWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,
 {
-    fn encode_all(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let first = inbox.position();
-        let rows = inbox.rows::<T>()?;
-        if self.repeats == Repeats::Harmless {
-            self.commands.check();
-        }
-        let before = self.costs.as_ref().map(|_| thread_cpu_time());
-        let mut guard = RecordGuard::new();
-        for (record, position) in rows.values().iter().zip(first..) {
-            self.commands.begin(position);
-            (self.write)(record, &mut self.commands);
-            guard.advance();
-        }
-        let count = rows.len();
-        rows.clear();
-        if let (Some(costs), Some(before)) = (&self.costs, before) {
-            costs.add(thread_cpu_time().saturating_sub(before), count);
-        }
-        match self.commands.unrepeatable() {
-            None => Ok(()),
-            Some(name) => {
-                let what = format!(
-                    "the command {name} is not idempotent, but its sink is declared idempotent"
-                );
-                Err(Error::new(ErrorCode::InvalidJob, what)
-                    .hint("use `exactly_once` instead of `idempotent`"))
-            }
-        }
-    }
-
-    /// Waits up to [`CANCEL_CHECK_INTERVAL`] for all responses; returns done if all have arrived.
-    fn settle(&self) -> Result<Progress> {
-        let link = self.link.as_ref();
-        link.map_or(Ok(Progress::DONE), |link| link.settle(&self.bad, REFUSED))
-    }
-
     /// Waits up to `timeout` until all transactions handed to the worker are executed.
     fn await_executed(&mut self, timeout: Duration) -> Result<Progress> {
         let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) else {
@@ -316,23 +284,16 @@ where
             self.has_begun = true;
         }
     }
-
-    /// Passes encoded commands to the transaction buffer or to the worker.
-    fn pass_on(&mut self) {
-        match (&mut self.transactions, &self.link) {
-            (Some(transactions), _) => transactions.gather(&mut self.commands),
-            (None, Some(link)) => link.enqueue(&mut self.commands),
-            (None, None) => {}
-        }
-    }
 }
 
-impl<T, F> Processor for WriteP<T, F>
+impl<T, F> SinkWriter for RedisWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         let mut promise = SinkGuarantee::AtLeastOnce;
         if self.repeats == Repeats::Never && context.guarantee.keeps_state() {
@@ -352,13 +313,13 @@ where
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+    fn has_room(&mut self) -> Result<bool> {
         self.begin();
         let Some(link) = &self.link else {
-            return Ok(());
+            return Ok(false);
         };
+        let has_room = link.has_room()?;
         let now = self.bad.context().clock.now();
-        let mut has_room = link.has_room()?;
         if let Some(transactions) = &self.transactions
             && !transactions.has_room(self.held, now)?
         {
@@ -366,46 +327,69 @@ where
             if transactions.is_under_way() {
                 link.is_done(CANCEL_CHECK_INTERVAL)?;
             }
-            has_room = false;
+            return Ok(false);
         }
-        if has_room {
-            self.encode_all(inbox)?;
-            self.pass_on();
+        if self.repeats == Repeats::Harmless {
+            self.commands.check();
         }
-        let link = self.link.as_ref();
-        link.map_or(Ok(()), |link| link.report_later(&self.bad, REFUSED, outbox))
+        self.begun = (self.costs.as_ref()).map_or(Duration::ZERO, |_| thread_cpu_time());
+        Ok(has_room)
     }
 
-    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        let link = self.link.as_ref();
-        link.map_or(Ok(()), |link| link.on_wake(&self.bad, REFUSED, outbox))
+    fn write(&mut self, record: &T, _: Timestamp, position: u64) -> Result<bool> {
+        self.commands.begin(position);
+        (self.write)(record, &mut self.commands);
+        self.count += 1;
+        Ok(true)
     }
 
-    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+    fn send(&mut self) -> Result<()> {
+        let count = std::mem::take(&mut self.count);
+        if let Some(costs) = &self.costs {
+            costs.add(thread_cpu_time().saturating_sub(self.begun), count);
+        }
+        if let Some(name) = self.commands.unrepeatable() {
+            let what = format!(
+                "the command {name} is not idempotent, but its sink is declared idempotent"
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("use `exactly_once` instead of `idempotent`"));
+        }
+        match (&mut self.transactions, &self.link) {
+            (Some(transactions), _) => transactions.gather(&mut self.commands),
+            (None, Some(link)) => link.enqueue(&mut self.commands),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<bool> {
+        let link = self.link.as_ref();
+        link.map_or(Ok(true), |link| link.settle(wait, &self.bad, REFUSED))
+    }
+
+    fn end_epoch(&mut self) -> Result<bool> {
         self.begin();
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<bool> {
         match self.transactions {
-            Some(_) => Ok(Progress::DONE),
-            None => self.settle(),
+            Some(_) => Ok(true),
+            None => self.poll(CANCEL_CHECK_INTERVAL),
         }
     }
 
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        match self.transactions {
-            Some(_) => Ok(Progress::DONE),
-            None => self.settle(),
-        }
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
     }
 
     fn close(&mut self) {
         self.link = None;
     }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
 }
 
-impl<T, F> Checkpointed for WriteP<T, F>
+impl<T, F> Checkpointed for RedisWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Commands) + Send + Sync + 'static,

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use ardea_core::{Lane, Timestamp};
+use ardea_core::{Rows, Timestamp, Watermark};
 
-use crate::source_watermarks::SourceWatermarks;
+use crate::source_watermarks::{SourceWatermarks, TimeOutput};
 
 /// The time of the next `poll` of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +33,16 @@ impl PollStatus {
 
 /// The batch to which `poll` adds records.
 pub struct SourceBatch<'a, T> {
-    pub(super) lane: Lane<'a, T>,
-    /// Records beyond the room of the lane.
+    pub(super) rows: &'a mut Rows<T>,
+    /// The number of rows that may be there.
+    pub(super) limit: usize,
+    /// Records beyond the limit.
     pub(super) overflow: &'a mut VecDeque<(T, Timestamp)>,
     /// The watermarks of the instance and the index of the partition, if the source has event
     /// times.
-    pub(super) time: Option<(&'a mut SourceWatermarks, usize)>,
+    pub(super) watermarks: Option<(&'a mut SourceWatermarks, usize)>,
+    /// The watermark and idleness to emit after the records.
+    pub(super) time: TimeOutput,
     pub(super) count: usize,
 }
 
@@ -54,7 +58,7 @@ impl<T> SourceBatch<'_, T> {
     #[inline]
     pub fn room(&self) -> usize {
         match self.overflow.is_empty() {
-            true => self.lane.room(),
+            true => self.limit.saturating_sub(self.rows.len()),
             false => 0,
         }
     }
@@ -69,13 +73,27 @@ impl<T> SourceBatch<'_, T> {
     #[inline]
     pub fn push_at(&mut self, record: T, time: Timestamp) {
         self.count += 1;
-        if let Some((watermarks, partition)) = &mut self.time {
+        if let Some((watermarks, partition)) = &mut self.watermarks {
             watermarks.record(*partition, time);
         }
         match self.has_room() {
-            true => self.lane.push(record, time),
+            true => self.rows.push(record, time),
             false => self.overflow.push_back((record, time)),
         }
+    }
+
+    /// Adds records without event time by `add`, as many as have [room](Self::room) at most.
+    #[inline]
+    pub(crate) fn add_rows(&mut self, add: impl FnOnce(&mut Rows<T>)) {
+        let before = self.rows.len();
+        add(self.rows);
+        self.count += self.rows.len() - before;
+    }
+
+    /// Emits a watermark after the records of this batch, for a [`SourceReader`](crate::SourceReader).
+    /// There must be [room](Self::room) for all records.
+    pub fn watermark(&mut self, watermark: Watermark) {
+        self.time.watermark = Some(watermark);
     }
 }
 

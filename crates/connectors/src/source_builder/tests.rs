@@ -324,3 +324,28 @@ fn a_pause_of_all_partitions_is_waited_for() {
         assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(wakes_at)));
     }
 }
+
+/// A reader of more records than have room, with the last of which it ends.
+struct AllAtOnce(u64);
+
+impl SourceReader for AllAtOnce {
+    type Record = u64;
+
+    fn poll(&mut self, batch: &mut SourceBatch<'_, u64>) -> ardea_core::Result<PollStatus> {
+        (0..self.0).for_each(|number| batch.push(number));
+        Ok(PollStatus::End)
+    }
+}
+
+#[test]
+fn a_reader_that_ends_with_more_records_than_room_emits_all_of_them_once() {
+    let mut driven = Driven::start(SourceBuilder::batch("s").reader(|_| AllAtOnce(200)));
+    let values: Vec<u64> = driven
+        .run()
+        .unwrap()
+        .values()
+        .into_iter()
+        .copied()
+        .collect();
+    assert_eq!(values, (0..200).collect::<Vec<_>>());
+}

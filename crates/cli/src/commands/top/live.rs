@@ -3,18 +3,16 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ardea::command_line::Context;
+use ardea::connect::live_table::{Row, Table};
+use ardea::connect::{PollStatus, SourceBatch, SourceBuilder};
 use ardea::console::Failure;
 use ardea::console::Keyboard;
 use ardea::console::{GAP, terminal_columns};
 use ardea::job::runtime;
-use ardea_connectors::live_table::{Row, Table};
-use ardea_core::{
-    Error, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source,
-    Timestamp, Unbounded, supplier,
-};
+use ardea_core::{Error, Result, Source, Unbounded};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use ardea_rest::{Client, TopView};
@@ -60,11 +58,32 @@ pub(super) fn show(
     let (name, of, client) = (job.to_string(), job.to_string(), client.clone());
     let why = PollError::default();
     let told = why.clone();
-    let looks = supplier(move || TopSource {
-        is_narrow,
-        ..TopSource::at(client.clone(), name.clone(), every, told.clone())
-    });
-    let source: Source<Line, Unbounded> = Source::new("looks", looks).isolation(Isolation::Thread);
+    let source: Source<Line, Unbounded> = SourceBuilder::stream("looks")
+        .blocking()
+        .open(move |_, _: Option<()>| {
+            Ok(TopReader {
+                client: client.clone(),
+                job: name.clone(),
+                runtime: runtime()?,
+                is_narrow,
+                shown: Vec::new(),
+            })
+        })
+        .poll(move |reader, batch: &mut SourceBatch<'_, Line>| {
+            Ok(match reader.poll() {
+                Ok(lines) => {
+                    lines.into_iter().for_each(|line| batch.push(line));
+                    PollStatus::IdleFor(every)
+                }
+                // The display job ends normally and its last tables stay; the caller reports the
+                // error.
+                Err(error) => {
+                    *told.told() = Some(error);
+                    PollStatus::End
+                }
+            })
+        })
+        .build();
     let lines = p.read_from(source);
     let rows_of = |title: &str, columns: &[&str]| {
         Table::new(
@@ -178,40 +197,19 @@ fn row(line: &Line) -> Row {
     row
 }
 
-/// A source that polls the cluster periodically, on a separate thread.
-struct TopSource {
+/// Reader of a job's state.
+struct TopReader {
     client: Client,
     job: String,
-    every: Duration,
-    runtime: Option<Runtime>,
-    why: PollError,
+    runtime: Runtime,
     is_narrow: bool,
-    next: Instant,
-    waiting: Vec<Line>,
     shown: Vec<Line>,
 }
 
-impl TopSource {
-    fn at(client: Client, job: String, every: Duration, why: PollError) -> Self {
-        TopSource {
-            client,
-            job,
-            every,
-            runtime: None,
-            why,
-            is_narrow: false,
-            next: Instant::now(),
-            waiting: Vec::new(),
-            shown: Vec::new(),
-        }
-    }
-
-    /// Requests the state, and queues rows to show and rows to remove.
-    fn poll_cluster(&mut self) -> Result<()> {
-        let Some(runtime) = &self.runtime else {
-            return Ok(());
-        };
-        let view = runtime.block_on(self.client.top(&self.job))?;
+impl TopReader {
+    /// Requests the state. Returns the rows to remove, and those to show.
+    fn poll(&mut self) -> Result<Vec<Line>> {
+        let view = self.runtime.block_on(self.client.top(&self.job))?;
         let vertices = view.vertices.iter().enumerate();
         let messages = view.vertices.iter().filter_map(of_messages).enumerate();
         let state = view.vertices.iter().filter_map(of_state).enumerate();
@@ -233,11 +231,9 @@ impl TopSource {
                 other => other.clone(),
             })
         });
-        self.waiting = gone.chain(lines.iter().cloned()).collect();
-        // Rows are taken from the end.
-        self.waiting.reverse();
+        let changed = gone.chain(lines.iter().cloned()).collect();
         self.shown = lines;
-        Ok(())
+        Ok(changed)
     }
 }
 
@@ -260,35 +256,5 @@ fn same(one: &Line, other: &Line) -> bool {
         (Line::State(_, a), Line::State(_, b)) => a.first() == b.first(),
         (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
         _ => false,
-    }
-}
-
-impl Processor for TopSource {
-    fn init(&mut self, _: &InstanceContext) -> Result<()> {
-        self.runtime = Some(runtime()?);
-        Ok(())
-    }
-
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.waiting.is_empty() && Instant::now() >= self.next {
-            self.next = Instant::now() + self.every;
-            // The display job ends normally and its last tables stay; the caller reports the error.
-            if let Err(error) = self.poll_cluster() {
-                *self.why.told() = Some(error);
-                return Ok(Progress::DONE);
-            }
-        }
-        let mut lane = outbox.lane::<Line>(Ordinal::FIRST)?;
-        let mut has_moved = false;
-        while !lane.is_full()
-            && let Some(line) = self.waiting.pop()
-        {
-            lane.push(line, Timestamp::MIN);
-            has_moved = true;
-        }
-        Ok(match has_moved {
-            true => Progress::MADE,
-            false => Progress::NONE,
-        })
     }
 }

@@ -178,7 +178,7 @@ impl Search {
             return Err(DiscoveryError::Failed(lost.into_error()));
         }
         let (oldest, newest) = log;
-        self.teller().log_line(&format!(
+        self.teller().outage.log_line(&format!(
             "the position {next} in {id} was lost: {lost}; reading continues at offset {oldest}"
         ));
         let end = end.map_or(newest, |end| end.min(newest));
@@ -217,6 +217,7 @@ impl Search {
             return Err(DiscoveryError::Failed(lost.into_error()));
         }
         self.teller()
+            .outage
             .log_line(&format!("{id} was not read to its end: {lost}"));
         news.ended.push(id.clone());
         Ok(())

@@ -8,8 +8,8 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{ANSWER_TIMEOUT, DiscoveryConfig, LogMark};
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::fingerprint::Fingerprint;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
 
 /// Longest wait per poll for a record.
@@ -19,7 +19,7 @@ const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 const MOST_ERRORS: u32 = 5;
 
 pub(super) struct Probe {
-    consumer: BaseConsumer<OutageReporter>,
+    consumer: BaseConsumer<KafkaClientContext>,
 }
 
 impl Probe {

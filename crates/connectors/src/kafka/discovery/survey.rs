@@ -135,6 +135,7 @@ impl Search {
     /// Stops reading a partition.
     fn drop_partition(&mut self, lost: LostPosition, news: &mut DiscoveryResult) {
         self.teller()
+            .outage
             .log_line(&format!("{} is no longer read: {lost}", lost.partition));
         let id = lost.partition;
         self.mission.resumed.reached.remove(&id);
@@ -188,7 +189,7 @@ impl Search {
                         return Some(refused(&self.mission.settings.brokers, refusal));
                     }
                 }
-                self.teller().away(&error.to_string());
+                self.teller().outage.away(&error.to_string());
                 None
             }
         }

@@ -1,10 +1,9 @@
 //! The thread of an instance that talks to a schema registry.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, InstanceContext, Result};
+use ardea_core::{Error, ErrorCode, InstanceContext, OutageReporter, Result};
 
 use super::SchemaRegistry;
 use super::requests::{RegisteredSchema, RequestOutcome, Requests, SchemaKind};
@@ -89,20 +88,22 @@ fn serve(
     requests: &Requests,
 ) -> Result<()> {
     let runtime = runtime()?;
+    let outage = OutageReporter::new(format!("schema registry {}", registry.url));
     while let Some(request) = context.next(|exchange| exchange.requests.pop_front()) {
-        let mut outage = Outage::new(registry);
+        let mut retries = RequestRetry::new(registry);
         let answer = loop {
             let why = match runtime.block_on(make(requests, &request))? {
                 Ok(answer) => break answer,
                 Err(why) => why,
             };
-            let delay = outage.retry(&why)?;
+            outage.away(&why);
+            let delay = retries.retry(&why)?;
             context.rest(delay, |_| false);
             if context.is_over() {
                 return Ok(());
             }
         };
-        outage.end();
+        outage.answers();
         context.update(|exchange| exchange.answers.push_back(answer));
         context.wake();
     }
@@ -133,39 +134,32 @@ async fn make(
     })
 }
 
-/// The failures of one request.
-struct Outage<'a> {
+/// The retries of one request.
+struct RequestRetry<'a> {
     registry: &'a SchemaRegistry,
     begun: Option<Instant>,
     delay: Duration,
 }
 
-impl<'a> Outage<'a> {
+impl<'a> RequestRetry<'a> {
     fn new(registry: &'a SchemaRegistry) -> Self {
-        Outage {
+        RequestRetry {
             registry,
             begun: None,
             delay: FIRST_DELAY,
         }
     }
 
-    /// Returns the delay before the next attempt. Reports the first failure.
+    /// Returns the delay before the next attempt.
     ///
     /// # Errors
     /// [`ErrorCode::Network`] once the limit of the registry is exceeded.
     fn retry(&mut self, why: &str) -> Result<Duration> {
-        let url = &self.registry.url;
-        let begun = *self.begun.get_or_insert_with(|| {
-            // Standard error may be closed.
-            let _ = writeln!(
-                io::stderr().lock(),
-                "ardea: the schema registry {url} does not answer ({why}); waiting until it does"
-            );
-            Instant::now()
-        });
+        let begun = *self.begun.get_or_insert_with(Instant::now);
         if let Some(limit) = self.registry.give_up_after
             && begun.elapsed() >= limit
         {
+            let url = &self.registry.url;
             let what = format!("the schema registry {url} has not answered for {limit:?}");
             return Err(Error::new(ErrorCode::Network, what)
                 .because(why)
@@ -174,16 +168,5 @@ impl<'a> Outage<'a> {
         let delay = self.delay;
         self.delay = (delay * 2).min(MAX_DELAY);
         Ok(delay)
-    }
-
-    /// Reports the end of the outage, if there was one.
-    fn end(&self) {
-        if self.begun.is_some() {
-            let url = &self.registry.url;
-            let _ = writeln!(
-                io::stderr().lock(),
-                "ardea: the schema registry {url} answers again"
-            );
-        }
     }
 }

@@ -9,7 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::ProducerContext;
 
-use crate::kafka::outage_reporter::OutageReporter;
+use crate::kafka::client_context::KafkaClientContext;
 
 /// A permanently failed delivery.
 pub(crate) struct Failure {
@@ -68,7 +68,7 @@ impl Failure {
 
 /// Producer context that collects failed deliveries.
 pub(crate) struct DeliveryTracker {
-    teller: OutageReporter,
+    teller: KafkaClientContext,
     /// First failed delivery.
     failed: Mutex<Option<Failure>>,
 }
@@ -80,13 +80,13 @@ impl DeliveryTracker {
         failed.take()
     }
 
-    pub fn teller(&self) -> &OutageReporter {
+    pub fn teller(&self) -> &KafkaClientContext {
         &self.teller
     }
 }
 
-impl From<OutageReporter> for DeliveryTracker {
-    fn from(teller: OutageReporter) -> Self {
+impl From<KafkaClientContext> for DeliveryTracker {
+    fn from(teller: KafkaClientContext) -> Self {
         DeliveryTracker {
             teller,
             failed: Mutex::default(),

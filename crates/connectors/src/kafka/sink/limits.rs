@@ -10,7 +10,7 @@ use ardea_core::Result;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 
 use super::answers::{is_passing, wait_for};
-use crate::kafka::outage_reporter::OutageReporter;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::settings::Settings;
 
 /// Timeout of a request to brokers.
@@ -30,7 +30,7 @@ const OVERHEAD: usize = 128;
 pub(super) struct Limits {
     settings: Settings,
     job: String,
-    admin: Option<AdminClient<OutageReporter>>,
+    admin: Option<AdminClient<KafkaClientContext>>,
     /// Limit of the topic in bytes. `None` if it is not known yet, `Some(None)` if no limit
     /// applies.
     topic: Option<Option<usize>>,

@@ -11,8 +11,8 @@ use rdkafka::producer::{BaseProducer, Producer};
 use super::answers::{is_passing, wait_for};
 use super::deliveries::DeliveryTracker;
 use crate::blocking_worker::{BlockingWorker, WorkerContext};
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::discovery::refused;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
 
 /// Timeout of a request to brokers.
@@ -76,7 +76,7 @@ struct RequirementsCheck {
     /// Client that is polled to receive refusals by brokers.
     client: BaseProducer<DeliveryTracker>,
     /// Client for configuration requests.
-    admin: Option<AdminClient<OutageReporter>>,
+    admin: Option<AdminClient<KafkaClientContext>>,
     settings: Settings,
     is_transactional: bool,
     warns: bool,
@@ -130,7 +130,7 @@ impl RequirementsCheck {
         Ok(())
     }
 
-    fn teller(&self) -> &OutageReporter {
+    fn teller(&self) -> &KafkaClientContext {
         self.client.context().teller()
     }
 
@@ -163,7 +163,7 @@ impl RequirementsCheck {
         let topic = ResourceSpecifier::Topic(&self.settings.topic);
         let least = self.configured(&topic, MIN_IN_SYNC)?;
         if let Some(warning) = least.and_then(|least| warning_of(replicas, least)) {
-            self.teller().log_line(&warning);
+            self.teller().outage.log_line(&warning);
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl RequirementsCheck {
                     Some(_) => {}
                     None => self.refused_since = None,
                 }
-                self.teller().away(&error.to_string());
+                self.teller().outage.away(&error.to_string());
                 None
             }
         }

@@ -39,8 +39,8 @@ use super::deliveries::DeliveryTracker;
 use super::limits::{Limits, PRODUCERS_LIMIT};
 use super::requirements::transaction_timeout_ms;
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::headers;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::settings::Settings;
 use errors::is_fenced;
 
@@ -98,7 +98,7 @@ pub(super) struct Transactions {
     settings: Settings,
     writer: Writer,
     producer: BaseProducer<DeliveryTracker>,
-    marks: BaseConsumer<OutageReporter>,
+    marks: BaseConsumer<KafkaClientContext>,
     stage: TransactionState,
     /// Start of the current transaction.
     begun: Instant,
@@ -354,11 +354,13 @@ impl Transactions {
     fn begin_anew(&mut self, error: KafkaError) -> std::result::Result<(), TransactionError> {
         self.stage = TransactionState::Aborting;
         let teller = self.producer.context().teller();
-        if !self.is_overdue() || teller.is_away() {
+        if !self.is_overdue() || teller.outage.is_away() {
             return Ok(());
         }
         let too_slow = self.too_slow(error);
-        teller.log_line(&format!("{too_slow}; the transaction is retried"));
+        teller
+            .outage
+            .log_line(&format!("{too_slow}; the transaction is retried"));
         match self.aborts.note(Instant::now()) {
             true => Ok(()),
             false => Err(TransactionError::Other(too_slow.permanent())),

@@ -1,12 +1,11 @@
-//! Processor of the Kafka sink.
+//! Writer of the Kafka sink.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Checkpointed, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    Timestamp,
+    BadRecords, Checkpointed, Epoch, Error, Guarantee, InstanceContext, Progress, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, Timestamp,
 };
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -18,6 +17,7 @@ use super::requirements::Requirements;
 use super::values::{EncodeValue, ValueEncoder};
 use super::{KafkaSinkConfig, Outgoing, TOO_LARGE, kafka_time};
 use crate::kafka::headers;
+use crate::sink_builder::SinkWriter;
 
 /// Longest wait per poll for deliveries. librdkafka does not return early when a delivery arrives.
 const WAIT: Duration = Duration::from_millis(5);
@@ -33,8 +33,8 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// Fixed settings on which the guarantees depend.
 const FIXED: &[(&str, &str)] = &[("enable.idempotence", "true"), ("acks", "all")];
 
-/// Processor that encodes records and hands them to librdkafka or to the exactly-once buffer.
-pub(crate) struct WriteP<T, F> {
+/// Writer that encodes records and hands them to librdkafka or to the exactly-once buffer.
+pub(crate) struct KafkaWriter<T, F> {
     plan: KafkaSinkConfig,
     encode: Arc<F>,
     bad: BadRecords,
@@ -49,16 +49,7 @@ pub(crate) struct WriteP<T, F> {
     own_values: Option<Box<dyn EncodeValue<T>>>,
 }
 
-/// Result of handing over a record.
-enum SendResult {
-    Taken,
-    /// The queue is full.
-    NotNow,
-    /// The record cannot be written; contains the reason.
-    Bad(String),
-}
-
-impl<T, F> WriteP<T, F>
+impl<T, F> KafkaWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
@@ -68,7 +59,7 @@ where
         encode: Arc<F>,
         values: Option<Arc<dyn ValueEncoder<T>>>,
     ) -> Self {
-        WriteP {
+        KafkaWriter {
             bad: BadRecords::new(plan.on_error),
             plan,
             encode,
@@ -92,44 +83,33 @@ where
         values.map_or(Ok(true), |values| values.is_ready())
     }
 
-    /// Processes delivery results for at most `wait`; returns the number of messages in flight.
-    fn serve(&self, wait: Duration) -> Result<usize> {
-        let Some(producer) = &self.producer else {
-            return Ok(0);
-        };
-        producer.poll(wait);
-        match producer.context().take_failed() {
-            Some(failure) => Err(self.lost(failure)),
-            None => Ok(usize::try_from(producer.in_flight_count()).unwrap_or(0)),
-        }
-    }
-
     fn lost(&self, failure: Failure) -> Error {
         failure.into_error(&self.plan.settings.topic)
     }
 
-    fn send(&mut self, record: &T, time: Timestamp, position: u64) -> Result<SendResult> {
+    /// Encodes a record. Returns the reason if it cannot be written.
+    fn fill(&mut self, record: &T) -> Result<(), String> {
         self.out.clear();
-        let mut encoded = (self.encode)(record, &mut self.out);
+        (self.encode)(record, &mut self.out)?;
         if let Some(values) = &mut self.own_values {
-            encoded = encoded.and_then(|()| {
-                let value = self.out.value_mut();
-                value.clear();
-                values.encode(record, value)
-            });
+            let value = self.out.value_mut();
+            value.clear();
+            values.encode(record, value)?;
         }
-        if let Err(reason) = encoded {
-            return Ok(SendResult::Bad(reason));
+        match &self.once {
+            Some(once) if !once.fits(self.out.byte_len()) => Err(TOO_LARGE.into()),
+            _ => Ok(()),
         }
+    }
+
+    /// Hands the encoded record over. Returns false if the queue is full.
+    fn hand_over(&mut self, time: Timestamp, position: u64) -> Result<bool> {
         if let Some(once) = &mut self.once {
-            if !once.fits(self.out.byte_len()) {
-                return Ok(SendResult::Bad(TOO_LARGE.into()));
-            }
             once.push(BufferedMessage::of(&self.out, position, time))?;
-            return Ok(SendResult::Taken);
+            return Ok(true);
         }
         let Some(producer) = &self.producer else {
-            return Ok(SendResult::NotNow);
+            return Ok(false);
         };
         // The position is used only in error messages.
         let opaque = usize::try_from(position).unwrap_or(usize::MAX);
@@ -140,60 +120,39 @@ where
         message.partition = self.out.partition;
         message.timestamp = kafka_time(time);
         message.headers = headers::owned(&self.out.headers);
-        match producer.send(message) {
-            Ok(()) => Ok(SendResult::Taken),
-            Err((error, _)) => match error.rdkafka_error_code() {
-                Some(RDKafkaErrorCode::QueueFull) => Ok(SendResult::NotNow),
-                Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
-                    Ok(SendResult::Bad(TOO_LARGE.into()))
-                }
-                _ => Err(self.lost(Failure {
-                    position,
-                    partition: self.out.partition.unwrap_or(-1),
-                    error,
-                })),
-            },
-        }
-    }
-
-    fn send_all(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let first = inbox.position();
-        let rows = inbox.rows::<T>()?;
-        let mut sent = 0;
-        let mut guard = RecordGuard::new();
-        for ((record, time), position) in rows.iter().zip(first..) {
-            match self.send(record, time, position)? {
-                SendResult::Taken => {}
-                SendResult::NotNow => break,
-                SendResult::Bad(reason) => {
-                    self.bad
-                        .report(|| format!("record {position}"), Vec::new, reason)?;
-                }
+        let Err((error, _)) = producer.send(message) else {
+            return Ok(true);
+        };
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::QueueFull) => Ok(false),
+            Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+                self.refuse(position, TOO_LARGE.into())?;
+                Ok(true)
             }
-            sent += 1;
-            guard.advance();
+            _ => Err(self.lost(Failure {
+                position,
+                partition: self.out.partition.unwrap_or(-1),
+                error,
+            })),
         }
-        rows.discard_front(sent);
-        Ok(())
     }
 
-    /// Processes delivery results, and requests another call while messages are in flight. Returns
-    /// true if no message is in flight.
-    fn go_on(&mut self, wait: Duration, outbox: &mut Outbox) -> Result<bool> {
-        let under_way = self.serve(wait)?;
-        if under_way > 0 {
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(2 * WAIT));
-        }
-        Ok(under_way == 0)
+    fn refuse(&self, position: u64, reason: String) -> Result<()> {
+        self.bad
+            .report(|| format!("record {position}"), Vec::new, reason)
     }
 }
 
-impl<T, F> Processor for WriteP<T, F>
+impl<T, F> SinkWriter for KafkaWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    const POLL_INTERVAL: Duration = WAIT;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         if context.guarantee == Guarantee::ExactlyOnce && self.plan.is_transactional {
             self.once = Some(ExactlyOnceBuffer::new(&self.plan.settings, context));
@@ -208,44 +167,45 @@ where
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+    fn has_room(&mut self) -> Result<bool> {
         let held = self.plan.held;
-        let has_room = self.may_write()?
+        Ok(self.may_write()?
             && match &mut self.once {
                 Some(once) => once.has_room(held)? && once.is_ready()?,
                 None => true,
-            };
-        if has_room {
-            self.send_all(inbox)?;
-        } else {
-            // Freed space is reported between calls.
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(2 * WAIT));
+            })
+    }
+
+    fn write(&mut self, record: &T, time: Timestamp, position: u64) -> Result<bool> {
+        match self.fill(record) {
+            Ok(()) => self.hand_over(time, position),
+            Err(reason) => self.refuse(position, reason).map(|()| true),
         }
-        // Wait for a full queue here: this thread has no other work.
-        let wait = if inbox.is_empty() {
-            Duration::ZERO
-        } else {
-            WAIT
+    }
+
+    /// Processes delivery results for at most `wait`.
+    fn poll(&mut self, wait: Duration) -> Result<bool> {
+        let Some(producer) = &self.producer else {
+            return Ok(true);
         };
-        self.go_on(wait, outbox).map(|_| ())
+        producer.poll(wait);
+        match producer.context().take_failed() {
+            Some(failure) => Err(self.lost(failure)),
+            None => Ok(producer.in_flight_count() <= 0),
+        }
     }
 
-    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        self.go_on(Duration::ZERO, outbox).map(|_| ())
-    }
-
-    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        self.go_on(WAIT, outbox).map(Progress::done_if)
-    }
-
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+    fn finish(&mut self) -> Result<bool> {
         // The check must also complete without records, as the topic may be missing.
         if !self.may_write()? {
             std::thread::park_timeout(WAIT);
-            outbox.wake_at(self.bad.context().clock.now().saturating_add(WAIT));
-            return Ok(Progress::NONE);
+            return Ok(false);
         }
-        self.go_on(WAIT, outbox).map(Progress::done_if)
+        self.poll(WAIT)
+    }
+
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
     }
 
     fn close(&mut self) {
@@ -254,13 +214,9 @@ where
         self.producer = None;
         self.once = None;
     }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
 }
 
-impl<T, F> Checkpointed for WriteP<T, F>
+impl<T, F> Checkpointed for KafkaWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,

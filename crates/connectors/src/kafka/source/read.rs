@@ -21,11 +21,11 @@ use rdkafka::message::BorrowedMessage;
 
 use super::KafkaSourceConfig;
 use super::decoders::DecodeMessage;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::discovery::{Discovery, DiscoveryConfig};
 use crate::kafka::fingerprint::Fingerprint;
 use crate::kafka::identity::Replaced;
 use crate::kafka::message::Message;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::partitions::Partitions;
 use crate::kafka::positions::Start;
 use crate::kafka::topics::Selection;
@@ -58,7 +58,7 @@ pub(crate) struct ReadP<M: MessageForm> {
 
 /// A source with an open consumer.
 struct Opened {
-    consumer: Arc<BaseConsumer<OutageReporter>>,
+    consumer: Arc<BaseConsumer<KafkaClientContext>>,
     selection: Selection,
     group: String,
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use super::NatsSinkConfig;
 use crate::blocking_worker::{WorkerContext, runtime};
-use crate::nats::outage_reporter::{OutageReporter, connect, servers};
+use crate::nats::connection::{ServerStatus, connect, servers};
 use crate::nats::sink::Outgoing;
 use crate::sink_worker::{QueuedRecords, Refused, SinkQueue, SinkWorker};
 
@@ -55,7 +55,7 @@ pub(crate) fn start(plan: &NatsSinkConfig, waker: Waker) -> Result<Publisher> {
     let runtime = runtime()?;
     Publisher::start("nats-writer", waker, SinkQueue::default(), move |queue| {
         let task = Task {
-            teller: OutageReporter::new(&servers),
+            status: ServerStatus::new(&servers),
             servers,
             queue,
         };
@@ -66,7 +66,7 @@ pub(crate) fn start(plan: &NatsSinkConfig, waker: Waker) -> Result<Publisher> {
 /// State of the publisher thread.
 struct Task {
     servers: Vec<ServerAddr>,
-    teller: OutageReporter,
+    status: ServerStatus,
     queue: WorkerContext<SinkQueue<VecDeque<Waiting>, Infallible>>,
 }
 
@@ -93,14 +93,14 @@ impl Task {
 
     async fn connect(&self) -> Option<Context> {
         loop {
-            match connect(&self.servers, &self.teller).await {
+            match connect(&self.servers, &self.status).await {
                 Ok(client) => {
-                    self.teller.report_response();
+                    self.status.outage.answers();
                     let builder = jetstream::context::ContextBuilder::new();
                     let builder = builder.ack_timeout(ANSWER).max_ack_inflight(UNDER_WAY * 2);
                     return Some(builder.build(client));
                 }
-                Err(why) => self.teller.away(&why),
+                Err(why) => self.status.outage.away(&why),
             }
             if self.queue.is_over() {
                 return None;
@@ -145,9 +145,11 @@ impl Task {
         }
         unconfirmed.append(&mut left);
         match why {
-            None => self.teller.report_response(),
+            None => {
+                self.status.outage.answers();
+            }
             Some(why) => {
-                self.teller.away(&why);
+                self.status.outage.away(&why);
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }

@@ -1,22 +1,21 @@
-//! Processor of the NATS sink.
+//! Writer of the NATS sink.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, Result,
-};
+use ardea_core::{BadRecords, Error, ErrorCode, InstanceContext, Result, Timestamp};
 
 use super::publisher::{self, Publisher, Waiting};
 use super::{NatsSinkConfig, Outgoing};
+use crate::sink_builder::SinkWriter;
 
 /// Description of a refused record.
 const REFUSED: &str = "the NATS server refused its message";
 
-/// Processor that converts records to messages and passes them to the publisher.
-pub(crate) struct WriteP<T, F> {
+/// Writer that converts records to messages and passes them to the publisher.
+pub(crate) struct NatsWriter<T, F> {
     plan: NatsSinkConfig,
     fill: Arc<F>,
     bad: BadRecords,
@@ -28,13 +27,9 @@ pub(crate) struct WriteP<T, F> {
     record: PhantomData<fn(T)>,
 }
 
-impl<T, F> WriteP<T, F>
-where
-    T: Send + 'static,
-    F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
-{
+impl<T, F> NatsWriter<T, F> {
     pub fn new(plan: NatsSinkConfig, fill: Arc<F>) -> Self {
-        WriteP {
+        NatsWriter {
             bad: BadRecords::new(plan.on_error),
             plan,
             fill,
@@ -44,78 +39,58 @@ where
             record: PhantomData,
         }
     }
-
-    fn fill_all(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let first = inbox.position();
-        let rows = inbox.rows::<T>()?;
-        let mut guard = RecordGuard::new();
-        for (record, position) in rows.values().iter().zip(first..) {
-            let mut message = Outgoing::default();
-            let filled = (self.fill)(record, &mut message);
-            match filled.and_then(|()| message.check()) {
-                Ok(()) => {
-                    let id = match message.id.take() {
-                        Some(id) => id,
-                        None if self.plan.is_idempotent => return Err(without_id(position)),
-                        None => format!("{:016x}-{position}", self.id_prefix),
-                    };
-                    self.messages.push_back(Waiting {
-                        record: position,
-                        id,
-                        message,
-                    });
-                }
-                Err(reason) => {
-                    self.bad
-                        .report(|| format!("record {position}"), Vec::new, reason)?;
-                }
-            }
-            guard.advance();
-        }
-        rows.clear();
-        Ok(())
-    }
-
-    /// Waits up to 100 ms for all confirmations.
-    fn settle(&self) -> Result<Progress> {
-        let publisher = self.publisher.as_ref();
-        publisher.map_or(Ok(Progress::DONE), |it| it.settle(&self.bad, REFUSED))
-    }
 }
 
-impl<T, F> Processor for WriteP<T, F>
+impl<T, F> SinkWriter for NatsWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         self.publisher = Some(publisher::start(&self.plan, context.waker.clone())?);
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        if matches!(&self.publisher, Some(publisher) if publisher.has_room()?) {
-            self.fill_all(inbox)?;
-            if let Some(publisher) = &self.publisher {
-                publisher.enqueue(&mut self.messages);
-            }
+    fn has_room(&mut self) -> Result<bool> {
+        self.publisher
+            .as_ref()
+            .map_or(Ok(false), |it| it.has_room())
+    }
+
+    fn write(&mut self, record: &T, _: Timestamp, position: u64) -> Result<bool> {
+        let mut message = Outgoing::default();
+        let filled = (self.fill)(record, &mut message);
+        if let Err(reason) = filled.and_then(|()| message.check()) {
+            self.bad
+                .report(|| format!("record {position}"), Vec::new, reason)?;
+            return Ok(true);
         }
+        let id = match message.id.take() {
+            Some(id) => id,
+            None if self.plan.is_idempotent => return Err(without_id(position)),
+            None => format!("{:016x}-{position}", self.id_prefix),
+        };
+        self.messages.push_back(Waiting {
+            record: position,
+            id,
+            message,
+        });
+        Ok(true)
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if let Some(publisher) = &self.publisher {
+            publisher.enqueue(&mut self.messages);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<bool> {
         let publisher = self.publisher.as_ref();
-        publisher.map_or(Ok(()), |it| it.report_later(&self.bad, REFUSED, outbox))
-    }
-
-    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        let publisher = self.publisher.as_ref();
-        publisher.map_or(Ok(()), |it| it.on_wake(&self.bad, REFUSED, outbox))
-    }
-
-    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
+        publisher.map_or(Ok(true), |it| it.settle(wait, &self.bad, REFUSED))
     }
 
     fn close(&mut self) {

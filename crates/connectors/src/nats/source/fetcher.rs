@@ -19,7 +19,7 @@ use super::position::{self, Known};
 use super::rewind;
 use super::unreadable::next_raw;
 use crate::blocking_worker::{BlockingWorker, WorkerContext, runtime};
-use crate::nats::outage_reporter::{OutageReporter, connect, servers};
+use crate::nats::connection::{ServerStatus, connect, servers};
 
 /// Maximum number of prefetched messages.
 const MOST: usize = 2_000;
@@ -82,7 +82,7 @@ impl Reader {
         let (runtime, plan) = (runtime()?, plan.clone());
         let (wishes, heard) = unbounded_channel();
         let start = move |queue| Task {
-            teller: OutageReporter::new(&servers),
+            status: ServerStatus::new(&servers),
             servers,
             plan,
             consumer,
@@ -151,7 +151,7 @@ impl Reader {
 struct Task {
     plan: NatsSourceConfig,
     servers: Vec<ServerAddr>,
-    teller: OutageReporter,
+    status: ServerStatus,
     consumer: String,
     queue: WorkerContext<State>,
     commands: UnboundedReceiver<FetcherCommand>,
@@ -207,9 +207,9 @@ impl Task {
     /// Connects, with retries without limit; `None` on shutdown.
     async fn reach(&mut self) -> Option<Client> {
         loop {
-            match connect(&self.servers, &self.teller).await {
+            match connect(&self.servers, &self.status).await {
                 Ok(client) => return Some(client),
-                Err(why) => self.teller.away(&why),
+                Err(why) => self.status.outage.away(&why),
             }
             tokio::time::sleep(RETRY_DELAY).await;
             if self.commands.is_closed() {
@@ -224,14 +224,14 @@ impl Task {
         loop {
             match self.find(client).await {
                 Ok(found) => {
-                    self.teller.report_response();
+                    self.status.outage.answers();
                     return Some(found);
                 }
                 Err(ErrorAction::Final(error)) => {
                     self.queue.fail(error);
                     return None;
                 }
-                Err(ErrorAction::Passing(why)) => self.teller.away(&why),
+                Err(ErrorAction::Passing(why)) => self.status.outage.away(&why),
             }
             if self.rest(client).await.is_err() {
                 return None;
@@ -271,7 +271,7 @@ impl Task {
             if let Some(first) = ahead.await? {
                 let (stream, name) = (&stream, &*self.consumer);
                 rewind::delete(stream, name, first).await?;
-                self.teller.note(&format!(
+                self.status.outage.log_line(&format!(
                     "its consumer {name} is ahead of the job, and is created again at message {first}"
                 ));
                 config.deliver_policy = DeliverPolicy::ByStartSequence {
@@ -323,8 +323,9 @@ impl Task {
         }
         if let Some(loss) = position::check(&self.known, stream, &self.plan)? {
             let first = stream.state.first_sequence;
-            self.teller
-                .note(&format!("{loss}; reading continues at message {first}"));
+            self.status
+                .outage
+                .log_line(&format!("{loss}; reading continues at message {first}"));
         }
         let created = position::created(stream);
         self.known.created = Some(created);
@@ -343,8 +344,9 @@ impl Task {
             Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
                 if self.highest > 0 {
                     let consumer = &self.consumer;
-                    self.teller
-                        .note(&format!("its consumer {consumer} is created again"));
+                    self.status
+                        .outage
+                        .log_line(&format!("its consumer {consumer} is created again"));
                 }
                 // With checkpoints, messages read before are deduplicated.
                 Ok(match self.highest {
@@ -365,9 +367,9 @@ impl Task {
     ) -> std::result::Result<(), Stop> {
         let mut patience = tokio::time::interval((self.plan.patience / 3).max(SHORTEST));
         let mut look = tokio::time::interval(STANDING);
-        self.connections = self.teller.connections();
+        self.connections = self.status.connections();
         loop {
-            if self.teller.connections() != self.connections {
+            if self.status.connections() != self.connections {
                 // The server may have another stream after a reconnect.
                 self.breaks += 1;
                 return Err(Stop::Lost);
@@ -388,7 +390,7 @@ impl Task {
             let mut batch = match request.messages().await {
                 Ok(batch) => batch,
                 Err(error) => {
-                    self.teller.away(&error.to_string());
+                    self.status.outage.away(&error.to_string());
                     self.rest(client).await?;
                     return Err(Stop::Lost);
                 }
@@ -438,7 +440,7 @@ impl Task {
             self.highest = number;
             self.breaks = 0;
         }
-        self.teller.report_response();
+        self.status.outage.answers();
         let (message, _) = message.split();
         self.hand_over(Fetched {
             number,

@@ -1,11 +1,11 @@
-//! Processor of the NATS source.
+//! Reader of the NATS source.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Progress, RecordGuard,
+    RestoredState, Result, SnapshotRequest, SnapshotWriter,
 };
 
 use super::NatsSourceConfig;
@@ -13,9 +13,10 @@ use super::ack_tracker::{AckTracker, Verdict};
 use super::fetcher::{Fetched, Reader};
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::nats::message::Message;
+use crate::source_builder::{PollStatus, SourceBatch, SourceReader};
 
-/// Processor that decodes prefetched messages.
-pub(crate) struct ReadP<T, F> {
+/// Reader that decodes prefetched messages.
+pub(crate) struct NatsReader<T, F> {
     plan: NatsSourceConfig,
     decode: Arc<F>,
     bad: BadRecords,
@@ -28,13 +29,13 @@ pub(crate) struct ReadP<T, F> {
     record: PhantomData<fn() -> T>,
 }
 
-impl<T, F> ReadP<T, F>
+impl<T, F> NatsReader<T, F>
 where
     T: Send + 'static,
     F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
 {
     pub fn new(plan: NatsSourceConfig, decode: Arc<F>) -> Self {
-        ReadP {
+        NatsReader {
             bad: BadRecords::new(plan.on_error),
             plan,
             decode,
@@ -47,8 +48,7 @@ where
     }
 
     /// Emits new messages, and acknowledges messages that are already committed.
-    fn deal_with(&mut self, fetched: &[Fetched], outbox: &mut Outbox) -> Result<()> {
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+    fn emit(&mut self, fetched: &[Fetched], batch: &mut SourceBatch<'_, T>) -> Result<()> {
         let mut guard = RecordGuard::new();
         let mut known = Vec::new();
         for message in fetched {
@@ -73,7 +73,7 @@ where
                     Some(reason) => Err(reason.to_string()),
                 };
                 match decoded {
-                    Ok(record) => lane.push(record, message.published),
+                    Ok(record) => batch.push_at(record, message.published),
                     Err(reason) => self.bad.report(
                         || format!("{}@{number}", self.plan.stream),
                         || message.payload.to_vec(),
@@ -90,12 +90,14 @@ where
     }
 }
 
-impl<T, F> Processor for ReadP<T, F>
+impl<T, F> SourceReader for NatsReader<T, F>
 where
     T: Send + 'static,
     F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         if context.instance.parallelism > 1 {
             let what = format!(
@@ -116,17 +118,10 @@ where
         let name = format!("ardea-{}-{}", context.job, context.vertex);
         let name = name.replace(|letter| !is_plain(letter), "_");
         self.consumer = self.plan.consumer.clone().unwrap_or(name);
-        crate::nats::outage_reporter::servers(&self.plan.url.0).map(drop)
+        crate::nats::connection::servers(&self.plan.url.0).map(drop)
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.bad.context().signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        let room = outbox.lane::<T>(Ordinal::FIRST)?.room();
-        if room == 0 {
-            return Ok(Progress::NONE);
-        }
+    fn poll(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<PollStatus> {
         let reader = match &self.reader {
             Some(reader) => reader,
             None => {
@@ -135,13 +130,13 @@ where
                 self.reader.insert(reader)
             }
         };
-        let fetched = reader.take(room, CANCEL_CHECK_INTERVAL)?;
+        let fetched = reader.take(batch.room(), CANCEL_CHECK_INTERVAL)?;
         self.ledger.forget(reader.floor());
         self.ledger.created = reader.created().or(self.ledger.created);
-        self.deal_with(&fetched, outbox)?;
-        Ok(Progress {
-            made: !fetched.is_empty(),
-            done: false,
+        self.emit(&fetched, batch)?;
+        Ok(match fetched.is_empty() {
+            true => PollStatus::Idle,
+            false => PollStatus::Ready,
         })
     }
 
@@ -149,12 +144,12 @@ where
         self.reader = None;
     }
 
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
         Some(self)
     }
 }
 
-impl<T, F> Checkpointed for ReadP<T, F>
+impl<T, F> Checkpointed for NatsReader<T, F>
 where
     T: Send + 'static,
     F: Fn(&Message<'_>) -> Result<T, String> + Send + Sync + 'static,

@@ -1,12 +1,12 @@
-//! Processor of the PostgreSQL sink.
+//! Writer of the PostgreSQL sink.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    BadRecords, Checkpointed, Epoch, Error, ErrorCode, InstanceContext, Progress, RestoredState,
+    Result, SnapshotRequest, SnapshotWriter, Timestamp,
 };
 
 use super::PostgresSinkConfig;
@@ -16,17 +16,19 @@ use super::staging::Owner;
 use super::writer::{Writer, WriterCommand, WriterHandle};
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
 use crate::postgres::rows::{Row, Rows};
+use crate::sink_builder::SinkWriter;
 
 /// Description of a refused record.
 const REFUSED: &str = "the PostgreSQL server refused its row";
 
-/// Processor that converts records to rows and passes them to the writer thread.
-pub(crate) struct WriteP<T, F> {
+/// Writer that converts records to rows and passes them to the writer thread.
+pub(crate) struct PostgresWriter<T, F> {
     plan: PostgresSinkConfig,
     fill: Arc<F>,
     bad: BadRecords,
-    /// Rows of the current records.
+    /// Rows of the current records, and the position after them.
     rows: Rows,
+    through: u64,
     scratch: String,
     /// Staging state of an exactly-once sink; `None` if rows are written at once.
     lives: Option<SinkAttempts>,
@@ -35,17 +37,18 @@ pub(crate) struct WriteP<T, F> {
     record: PhantomData<fn(T)>,
 }
 
-impl<T, F> WriteP<T, F>
+impl<T, F> PostgresWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
 {
     pub fn new(plan: PostgresSinkConfig, fill: Arc<F>) -> Self {
-        WriteP {
+        PostgresWriter {
             bad: BadRecords::new(plan.on_error),
             plan,
             fill,
             rows: Rows::default(),
+            through: 0,
             scratch: String::new(),
             lives: None,
             has_begun: false,
@@ -54,43 +57,12 @@ where
         }
     }
 
-    fn fill_all(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let first = inbox.position();
-        let columns = self.plan.columns.len();
-        let rows = inbox.rows::<T>()?;
-        let mut guard = RecordGuard::new();
-        for (record, position) in rows.values().iter().zip(first..) {
-            let scratch = std::mem::take(&mut self.scratch);
-            let mut row = self.rows.begin(columns, position, scratch);
-            (self.fill)(record, &mut row);
-            let (filled, scratch) = row.end();
-            self.scratch = scratch;
-            if filled != columns {
-                return Err(self.ragged(filled));
-            }
-            guard.advance();
-        }
-        let through = first + rows.len() as u64;
-        rows.clear();
-        if let Some(lives) = &mut self.lives {
-            lives.note(i64::try_from(through).unwrap_or(i64::MAX));
-        }
-        Ok(())
-    }
-
     fn ragged(&self, filled: usize) -> Error {
         let (table, columns) = (&self.plan.table, self.plan.columns.len());
         let what = format!("a row for the table {table} has {filled} values for {columns} columns");
         Error::new(ErrorCode::InvalidJob, what).hint(
             "call `set` once for each column that the sink names, `null` where there is no value",
         )
-    }
-
-    /// Waits up to [`CANCEL_CHECK_INTERVAL`] until all rows are written.
-    fn settle(&mut self) -> Result<Progress> {
-        self.begin();
-        let link = self.link.as_ref();
-        link.map_or(Ok(Progress::DONE), |link| link.settle(&self.bad, REFUSED))
     }
 
     /// Requests the connection, and for staged rows a new attempt, on the first call.
@@ -118,12 +90,14 @@ where
     }
 }
 
-impl<T, F> Processor for WriteP<T, F>
+impl<T, F> SinkWriter for PostgresWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         let (mut owner, mut fence) = (None, None);
         let sink = format!("{}/{}", context.job, context.vertex);
@@ -147,41 +121,54 @@ where
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+    fn has_room(&mut self) -> Result<bool> {
         self.begin();
-        if matches!(&self.link, Some(link) if link.has_room()?) {
-            self.fill_all(inbox)?;
-            if let Some(link) = &self.link {
-                link.enqueue(&mut self.rows);
-            }
+        self.link.as_ref().map_or(Ok(false), |link| link.has_room())
+    }
+
+    fn write(&mut self, record: &T, _: Timestamp, position: u64) -> Result<bool> {
+        let scratch = std::mem::take(&mut self.scratch);
+        let mut row = self.rows.begin(self.plan.columns.len(), position, scratch);
+        (self.fill)(record, &mut row);
+        let (filled, scratch) = row.end();
+        self.scratch = scratch;
+        if filled != self.plan.columns.len() {
+            return Err(self.ragged(filled));
         }
+        self.through = position + 1;
+        Ok(true)
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if let Some(lives) = &mut self.lives {
+            lives.note(i64::try_from(self.through).unwrap_or(i64::MAX));
+        }
+        if let Some(link) = &self.link {
+            link.enqueue(&mut self.rows);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, wait: Duration) -> Result<bool> {
         let link = self.link.as_ref();
-        link.map_or(Ok(()), |link| link.report_later(&self.bad, REFUSED, outbox))
+        link.map_or(Ok(true), |link| link.settle(wait, &self.bad, REFUSED))
     }
 
-    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        let link = self.link.as_ref();
-        link.map_or(Ok(()), |link| link.on_wake(&self.bad, REFUSED, outbox))
+    fn end_epoch(&mut self) -> Result<bool> {
+        self.begin();
+        self.poll(CANCEL_CHECK_INTERVAL)
     }
 
-    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
-    }
-
-    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
     }
 
     fn close(&mut self) {
         self.link = None;
     }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
 }
 
-impl<T, F> Checkpointed for WriteP<T, F>
+impl<T, F> Checkpointed for PostgresWriter<T, F>
 where
     T: Send + 'static,
     F: Fn(&T, &mut Row<'_>) + Send + Sync + 'static,

@@ -6,7 +6,8 @@
 
 use ardea_core::instance_state::{PeerInstances, put};
 use ardea_core::{
-    Error, ErrorCode, Instance, Progress, RestoredState, Result, SmallSnapshot, SnapshotWriter,
+    Checkpointed, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
+    SmallSnapshot, SnapshotRequest, SnapshotWriter,
 };
 use serde::{Deserialize, Serialize};
 
@@ -147,33 +148,8 @@ impl KeySplits {
         self.strands.iter().all(|strand| strand.is_done)
     }
 
-    pub fn take_snapshot(&mut self) -> Result<()> {
-        self.digest_last();
-        let left = self.strands.iter().rev().skip(1).rev();
-        let kept = SplitState {
-            instances: self.instance.parallelism,
-            block: self.block,
-            own: match self.strands.last() {
-                Some(own) => own.clone(),
-                None => share(self.instance, None),
-            },
-            left: left.filter(|strand| !strand.is_done).cloned().collect(),
-            table: self.table,
-        };
-        let chunk = self.draft.begin();
-        put(chunk, STATE, (self.instance.index, &[]), &kept)
-    }
-
-    pub fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.draft.write(writer)
-    }
-
-    pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.restored.restore(STATE, state)
-    }
-
     /// Finishes the restore: continues at the restored position.
-    pub fn resume(&mut self) -> Result<()> {
+    fn resume(&mut self) -> Result<()> {
         let Some(all) = self.restored.all(|kept| kept.instances)? else {
             return Ok(());
         };
@@ -231,6 +207,38 @@ impl KeySplits {
         };
         own.is_done = is_done || beyond == UnclaimedKeys::Nothing;
         Ok(mine.map(|(_, strand)| strand).chain([own]).collect())
+    }
+}
+
+impl Checkpointed for KeySplits {
+    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
+        self.digest_last();
+        let left = self.strands.iter().rev().skip(1).rev();
+        let kept = SplitState {
+            instances: self.instance.parallelism,
+            block: self.block,
+            own: match self.strands.last() {
+                Some(own) => own.clone(),
+                None => share(self.instance, None),
+            },
+            left: left.filter(|strand| !strand.is_done).cloned().collect(),
+            table: self.table,
+        };
+        let chunk = self.draft.begin();
+        put(chunk, STATE, (self.instance.index, &[]), &kept)
+    }
+
+    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.draft.write(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.restored.restore(STATE, state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.resume()?;
+        Ok(Progress::DONE)
     }
 }
 
@@ -304,7 +312,9 @@ mod tests {
     fn restored(all: &mut [KeySplits], count: u32) -> Vec<KeySplits> {
         let mut chunk = StateChunk::default();
         for strands in all {
-            strands.take_snapshot().unwrap();
+            strands
+                .take_snapshot(SnapshotRequest::full(Epoch(1)))
+                .unwrap();
             let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
             assert!(strands.write_snapshot(&mut writer).unwrap().done);
         }

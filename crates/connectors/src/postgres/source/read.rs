@@ -1,13 +1,9 @@
-//! Processor of the PostgreSQL source.
+//! Reader of the PostgreSQL source.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use ardea_core::{
-    BadRecords, Checkpointed, Epoch, InstanceContext, OnError, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, SourceControl,
-    Timestamp,
-};
+use ardea_core::{BadRecords, Checkpointed, InstanceContext, OnError, RecordGuard, Result};
 use serde::de::DeserializeOwned;
 
 use super::PostgresSourceConfig;
@@ -16,9 +12,10 @@ use super::key_splits::KeySplits;
 use super::page::PageRow;
 use super::reader::{self, Reader, ReaderEvent};
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
+use crate::source_builder::{PollStatus, SourceBatch, SourceReader};
 
-/// Processor that deserializes prefetched rows.
-pub(crate) struct ReadP<T> {
+/// Reader that deserializes prefetched rows.
+pub(crate) struct PostgresReader<T> {
     plan: PostgresSourceConfig,
     bad: BadRecords,
     strands: KeySplits,
@@ -28,9 +25,9 @@ pub(crate) struct ReadP<T> {
     record: PhantomData<fn() -> T>,
 }
 
-impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
+impl<T: DeserializeOwned> PostgresReader<T> {
     pub fn new(plan: PostgresSourceConfig, on_error: OnError) -> Self {
-        ReadP {
+        PostgresReader {
             bad: BadRecords::new(on_error),
             strands: KeySplits::new(ardea_core::Instance::ONLY, plan.block.get()),
             plan,
@@ -40,8 +37,8 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
         }
     }
 
-    /// Fetches rows if some are available.
-    fn fetch(&mut self) -> Result<()> {
+    /// Fetches rows; returns false if none are available.
+    fn fetch(&mut self) -> Result<bool> {
         let reader = match &self.reader {
             Some(reader) => reader,
             None => {
@@ -50,22 +47,21 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
             }
         };
         match reader.take(CANCEL_CHECK_INTERVAL, VecDeque::pop_front)? {
-            None => {}
+            None => return Ok(false),
             Some(ReaderEvent::Page(strand, page)) => {
                 self.strands.note_table(page.identity);
                 self.at_hand = (strand, page.rows.into());
             }
             Some(ReaderEvent::End(strand)) => self.strands.finish(strand),
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Emits fetched rows while there is space.
-    fn deliver(&mut self, outbox: &mut Outbox) -> Result<()> {
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+    /// Emits fetched rows while there is room.
+    fn emit(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<()> {
         let mut guard = RecordGuard::new();
         let (strand, rows) = &mut self.at_hand;
-        while lane.room() > 0
+        while batch.has_room()
             && let Some(PageRow { key, json }) = rows.pop_front()
         {
             let record = json
@@ -77,7 +73,7 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
             });
             let json = json.unwrap_or_default();
             match record {
-                Ok(record) => lane.push(record, Timestamp::MIN),
+                Ok(record) => batch.push(record),
                 Err(why) => {
                     let (name, column) = (&self.plan.name, &self.plan.key);
                     let origin = || format!("{name} where {column} = {key}");
@@ -91,68 +87,33 @@ impl<T: DeserializeOwned + Send + 'static> ReadP<T> {
     }
 }
 
-impl<T: DeserializeOwned + Send + 'static> Processor for ReadP<T> {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+impl<T: DeserializeOwned + Send + 'static> SourceReader for PostgresReader<T> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         self.strands = KeySplits::new(context.instance, self.plan.block.get());
         // Reports an invalid address at once.
         self.plan.address.server().map(drop)
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.bad.context().signals.is_cancelled() {
-            return Ok(Progress::DONE);
+    fn poll(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<PollStatus> {
+        if self.at_hand.1.is_empty() && !self.fetch()? {
+            return Ok(PollStatus::Idle);
         }
-        if self.at_hand.1.is_empty() {
-            if self.strands.are_done() {
-                return Ok(Progress::DONE);
-            }
-            self.fetch()?;
-        }
-        if self.at_hand.1.is_empty() {
-            return Ok(Progress::NONE);
-        }
-        if !outbox.has_room(Ordinal::FIRST) {
-            return Ok(Progress::NONE);
-        }
-        self.deliver(outbox)?;
-        Ok(Progress::MADE)
+        self.emit(batch)?;
+        Ok(PollStatus::end_if(self.is_at_end()))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at_hand.1.is_empty() && self.strands.are_done()
+    }
+
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(&mut self.strands)
     }
 
     fn close(&mut self) {
         self.reader = None;
-    }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
-}
-
-impl<T: DeserializeOwned + Send + 'static> Checkpointed for ReadP<T> {
-    fn take_snapshot(&mut self, _: SnapshotRequest) -> Result<()> {
-        self.strands.take_snapshot()
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.strands.write_snapshot(writer)
-    }
-
-    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        self.strands.restore(state)
-    }
-
-    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.strands.resume()?;
-        Ok(Progress::DONE)
-    }
-}
-
-impl<T: DeserializeOwned + Send + 'static> SourceControl for ReadP<T> {
-    fn is_at_end(&self) -> bool {
-        self.at_hand.1.is_empty() && self.strands.are_done()
     }
 }

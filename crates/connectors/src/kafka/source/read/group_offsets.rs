@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use crate::kafka::outage_reporter::OutageReporter;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::topics::PartitionId;
 
 /// Commit interval of a job without checkpoints.
@@ -29,7 +29,7 @@ impl GroupOffsets {
     /// Commits offsets if the commit interval has passed.
     pub fn commit_now_and_then<'a>(
         &mut self,
-        consumer: &Arc<BaseConsumer<OutageReporter>>,
+        consumer: &Arc<BaseConsumer<KafkaClientContext>>,
         now: Duration,
         offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
     ) {
@@ -43,7 +43,7 @@ impl GroupOffsets {
     /// passed.
     pub fn commit_last<'a>(
         &mut self,
-        consumer: &Arc<BaseConsumer<OutageReporter>>,
+        consumer: &Arc<BaseConsumer<KafkaClientContext>>,
         now: Duration,
         offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
     ) -> bool {
@@ -62,7 +62,7 @@ impl GroupOffsets {
 /// Commits offsets to the consumer's group; returns false if `offsets` is empty. The job does not
 /// depend on the result.
 pub(super) fn commit<'a>(
-    consumer: &BaseConsumer<OutageReporter>,
+    consumer: &BaseConsumer<KafkaClientContext>,
     offsets: impl Iterator<Item = (&'a PartitionId, i64)>,
 ) -> bool {
     let mut list = TopicPartitionList::new();

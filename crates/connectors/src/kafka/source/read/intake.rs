@@ -13,8 +13,8 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 
 use crate::blocking_worker::CANCEL_CHECK_INTERVAL;
+use crate::kafka::client_context::KafkaClientContext;
 use crate::kafka::discovery::DiscoveredPartition;
-use crate::kafka::outage_reporter::OutageReporter;
 use crate::kafka::topics::PartitionId;
 
 /// Maximum number of consumer events processed per call while partitions are assigned.
@@ -22,7 +22,7 @@ const EVENTS: usize = 16;
 
 /// Queues of the partitions being read, indexed like the instance's partitions.
 pub(super) struct Intake {
-    pub consumer: Arc<BaseConsumer<OutageReporter>>,
+    pub consumer: Arc<BaseConsumer<KafkaClientContext>>,
     queues: Vec<Option<Queue>>,
     /// Indices of the queues that may contain messages; the next one to read is first.
     ready: VecDeque<usize>,
@@ -33,7 +33,7 @@ pub(super) struct Intake {
 
 struct Queue {
     id: PartitionId,
-    messages: PartitionQueue<OutageReporter>,
+    messages: PartitionQueue<KafkaClientContext>,
 }
 
 /// Queues that have been filled since they were found empty.
@@ -68,7 +68,7 @@ pub(super) struct Taken<'a> {
 }
 
 impl Intake {
-    pub fn new(consumer: Arc<BaseConsumer<OutageReporter>>) -> Self {
+    pub fn new(consumer: Arc<BaseConsumer<KafkaClientContext>>) -> Self {
         Intake {
             consumer,
             queues: Vec::new(),
@@ -211,8 +211,8 @@ impl Intake {
 
 /// Takes up to `room` messages of one partition; returns true if its queue may contain more.
 fn drain<'a>(
-    queue: &'a PartitionQueue<OutageReporter>,
-    teller: &OutageReporter,
+    queue: &'a PartitionQueue<KafkaClientContext>,
+    teller: &KafkaClientContext,
     index: usize,
     room: usize,
     taken: &mut Taken<'a>,

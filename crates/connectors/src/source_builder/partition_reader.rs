@@ -1,18 +1,17 @@
-//! The processor of a source made of functions.
+//! The reader of a source made of functions.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest, SnapshotWriter,
-    SourceControl, StateEntry, StateShape, Timestamp,
+    Checkpointed, Error, ErrorCode, Instance, InstanceContext, Progress, RestoredState, Result,
+    SmallSnapshot, SnapshotRequest, SnapshotWriter, StateEntry, StateShape, Timestamp,
 };
 
 use super::batch::{PollStatus, SourceBatch};
 use super::positions::{STATE, partition_of};
+use super::reader::SourceReader;
 use super::{SourcePoll, SourceSettings};
-use crate::source_watermarks::{MAX_CALL_INTERVAL, SourceWatermarks};
+use crate::source_watermarks::{MAX_CALL_INTERVAL, SourceWatermarks, TimeOutput};
 use crate::user_functions::UserRetry;
 
 /// A partition of the instance.
@@ -28,21 +27,19 @@ struct Partition<R> {
     retry: UserRetry,
 }
 
-/// Processor that polls the partitions of one instance in turn.
-pub(super) struct PollP<T, R, O> {
+/// Reader that polls the partitions of one instance in turn.
+pub(super) struct PartitionReader<T, R, O> {
     settings: SourceSettings,
     functions: SourcePoll<T, R, O>,
     context: InstanceContext,
     partitions: Vec<Partition<R>>,
     /// The index of the partition to poll next.
     next: usize,
-    /// Records that had no room in the outbox. No partition is polled while there are some.
-    overflow: VecDeque<(T, Timestamp)>,
     watermarks: Option<SourceWatermarks>,
     snapshot: SmallSnapshot,
 }
 
-impl<T, R, O> PollP<T, R, O>
+impl<T, R, O> PartitionReader<T, R, O>
 where
     T: Send + 'static,
     R: Send + 'static,
@@ -54,12 +51,11 @@ where
     ) -> Self {
         let mut context = InstanceContext::detached(&settings.name);
         context.instance = instance;
-        let mut source = PollP {
+        let mut source = PartitionReader {
             functions,
             partitions: Vec::new(),
             context,
             next: 0,
-            overflow: VecDeque::new(),
             watermarks: None,
             snapshot: SmallSnapshot::default(),
             settings,
@@ -91,18 +87,6 @@ where
         });
     }
 
-    /// Emits buffered records while there is room. Returns true if none is left.
-    fn emit_overflow(&mut self, outbox: &mut Outbox) -> Result<bool> {
-        if !self.overflow.is_empty() {
-            let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-            let count = lane.room().min(self.overflow.len());
-            for (record, time) in self.overflow.drain(..count) {
-                lane.push(record, time);
-            }
-        }
-        Ok(self.overflow.is_empty())
-    }
-
     /// Opens the partition at an index unless it is open. Returns false if that must be retried.
     fn open(&mut self, index: usize, now: Duration) -> Result<bool> {
         let partition = &mut self.partitions[index];
@@ -124,7 +108,12 @@ where
     }
 
     /// Polls the partition at an index. Returns true if there may be more records.
-    fn poll(&mut self, index: usize, now: Duration, outbox: &mut Outbox) -> Result<bool> {
+    fn poll_one(
+        &mut self,
+        index: usize,
+        now: Duration,
+        all: &mut SourceBatch<'_, T>,
+    ) -> Result<bool> {
         if !self.open(index, now)? {
             return Ok(false);
         }
@@ -133,13 +122,16 @@ where
             return Ok(false);
         };
         let mut batch = SourceBatch {
-            lane: outbox.lane::<T>(Ordinal::FIRST)?,
-            overflow: &mut self.overflow,
-            time: self.watermarks.as_mut().map(|it| (it, index)),
+            rows: &mut *all.rows,
+            limit: all.limit,
+            overflow: &mut *all.overflow,
+            watermarks: self.watermarks.as_mut().map(|it| (it, index)),
+            time: TimeOutput::default(),
             count: 0,
         };
         let outcome = (self.functions.poll)(reader, &mut batch);
-        let has_records = batch.count > 0;
+        let count = batch.count;
+        all.count += count;
         let number = partition.number;
         let action = || format!("cannot read partition {number}");
         let status = partition.retry.judge(now, action, outcome)?;
@@ -156,7 +148,7 @@ where
             _ => {}
         }
         let is_ready = matches!(status, Some(PollStatus::Ready | PollStatus::End));
-        Ok(is_ready || has_records)
+        Ok(is_ready || count > 0)
     }
 
     /// Closes a partition that has ended.
@@ -183,32 +175,19 @@ where
         }
     }
 
-    /// Emits the watermark and idleness.
-    fn emit_time(&mut self, now: Duration, outbox: &mut Outbox) {
-        let Some(watermarks) = &mut self.watermarks else {
-            return;
-        };
-        let output = watermarks.time(now);
-        if let Some(watermark) = output.watermark {
-            outbox.watermark(watermark);
-        }
-        if output.is_idle {
-            outbox.marker(Marker::Idle);
-        }
-    }
-
-    /// Requests the next call if all partitions wait for a time.
-    fn wait(&self, now: Duration, outbox: &mut Outbox) {
+    /// Returns the time of the next call when no partition is ready.
+    fn next_call(&self, now: Duration) -> PollStatus {
         let left = self.partitions.iter().filter(|it| !it.is_at_end);
         let times: Option<Vec<Duration>> = left.map(|it| it.next_poll).collect();
-        if let Some(earliest) = times.and_then(|times| times.into_iter().min()) {
-            // Idleness must be noticed as well, and requires regular calls.
-            let latest = match self.watermarks {
-                Some(_) => now.saturating_add(MAX_CALL_INTERVAL / 2),
-                None => Duration::MAX,
-            };
-            outbox.wake_at(earliest.min(latest));
-        }
+        let Some(earliest) = times.and_then(|times| times.into_iter().min()) else {
+            return PollStatus::Idle;
+        };
+        let pause = earliest.saturating_sub(now);
+        // Idleness must be noticed as well, and requires regular calls.
+        PollStatus::IdleFor(match self.watermarks {
+            Some(_) => pause.min(MAX_CALL_INTERVAL / 2),
+            None => pause,
+        })
     }
 
     fn removed(&self, partition: u32) -> Error {
@@ -221,65 +200,53 @@ where
     }
 }
 
-impl<T, R, O> Processor for PollP<T, R, O>
+impl<T, R, O> SourceReader for PartitionReader<T, R, O>
 where
     T: Send + 'static,
     R: Send + 'static,
+    O: 'static,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+    type Record = T;
+
+    fn open(&mut self, context: &InstanceContext) -> Result<()> {
         self.context = context.clone();
         self.assign_partitions();
         Ok(())
     }
 
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.context.signals.is_cancelled() {
-            return Ok(Progress::DONE);
-        }
-        let before = self.overflow.len();
-        if !self.emit_overflow(outbox)? {
-            let made = self.overflow.len() < before;
-            return Ok(Progress { made, done: false });
-        }
-        if self.is_at_end() {
-            return Ok(Progress::DONE);
-        }
-        if !outbox.has_room(Ordinal::FIRST) {
-            return Ok(Progress::NONE);
-        }
+    fn poll(&mut self, batch: &mut SourceBatch<'_, T>) -> Result<PollStatus> {
         let now = self.context.clock.now();
-        let mut made = before > 0;
+        let mut is_ready = false;
         for _ in 0..self.partitions.len() {
-            let is_full = !outbox.has_room(Ordinal::FIRST) || !self.overflow.is_empty();
-            if is_full || self.context.signals.is_cancelled() {
+            if !batch.has_room() || self.context.signals.is_cancelled() {
                 break;
             }
             let index = self.next;
             self.next = (index + 1) % self.partitions.len();
             let partition = &self.partitions[index];
             if !partition.is_at_end && partition.next_poll.is_none_or(|at| at <= now) {
-                made |= self.poll(index, now, outbox)?;
+                is_ready |= self.poll_one(index, now, batch)?;
             }
         }
-        if self.overflow.is_empty() {
-            self.emit_time(now, outbox);
+        // A watermark is emitted after all records of the last poll.
+        if batch.overflow.is_empty()
+            && let Some(watermarks) = &mut self.watermarks
+        {
+            batch.time = watermarks.time(now);
         }
-        if self.is_at_end() {
-            return Ok(Progress::DONE);
-        }
-        if !made {
-            self.wait(now, outbox);
-        }
-        Ok(Progress { made, done: false })
+        Ok(match is_ready {
+            _ if self.is_at_end() => PollStatus::End,
+            true => PollStatus::Ready,
+            false => self.next_call(now),
+        })
     }
 
-    /// Emits the records of the last poll, which are before the offsets of the readers.
-    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        let before = self.overflow.len();
-        Ok(Progress {
-            done: self.emit_overflow(outbox)?,
-            made: self.overflow.len() < before,
-        })
+    fn is_at_end(&self) -> bool {
+        self.partitions.iter().all(|it| it.is_at_end)
+    }
+
+    fn state(&mut self) -> Option<&mut dyn Checkpointed> {
+        Some(self)
     }
 
     fn unsaved_state(&self) -> Option<&'static str> {
@@ -292,17 +259,9 @@ where
     fn close(&mut self) {
         self.partitions.clear();
     }
-
-    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        Some(self)
-    }
-
-    fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
-        Some(self)
-    }
 }
 
-impl<T, R, O> Checkpointed for PollP<T, R, O>
+impl<T, R, O> Checkpointed for PartitionReader<T, R, O>
 where
     T: Send + 'static,
     R: Send + 'static,
@@ -357,19 +316,5 @@ where
             }
         }
         Ok(())
-    }
-}
-
-impl<T, R, O> SourceControl for PollP<T, R, O>
-where
-    T: Send + 'static,
-    R: Send + 'static,
-{
-    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        self.on_epoch(Epoch(0), outbox)
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.overflow.is_empty() && self.partitions.iter().all(|it| it.is_at_end)
     }
 }

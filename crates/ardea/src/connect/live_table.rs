@@ -9,7 +9,7 @@
 //! the terminal; `text_width`, the display width of texts.
 //!
 //! ```
-//! use ardea_connectors::live_table::{self, Row};
+//! use ardea::connect::live_table::{self, Row};
 //!
 //! struct Delays { carrier: String, flights: u64, mean_min: f64 }
 //!

@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// A row of a table: a key, further cells, and a weight that determines its place in the table.
 ///
 /// ```
-/// use ardea_connectors::live_table::Row;
+/// use ardea::connect::live_table::Row;
 ///
 /// let row = Row::new("JFK → LAX").number(11_262).text("busy").weight(11_262.0);
 /// assert_eq!(row.key(), "JFK → LAX");

@@ -2,11 +2,61 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use ardea_core::{Chunk, InstanceContext, Rows, Timestamp};
 
 use super::terminal::{Size, Style, Surface};
 use super::*;
-use crate::testing::{Fed, eventually};
+
+/// A running sink.
+struct Fed<T> {
+    processor: Box<dyn Processor>,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T: Send + 'static> Fed<T> {
+    fn start(sink: Sink<T>) -> Self {
+        let (_, supplier, ..) = sink.into_parts();
+        let mut processor = supplier.supply(Instance::ONLY).unwrap();
+        processor.init(&InstanceContext::detached("table")).unwrap();
+        Fed {
+            processor,
+            record: PhantomData,
+        }
+    }
+
+    fn feed(&mut self, records: impl IntoIterator<Item = T>) -> Result<()> {
+        let rows: Rows<T> = records
+            .into_iter()
+            .map(|record| (record, Timestamp::MIN))
+            .collect();
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(rows));
+        self.processor
+            .process(Ordinal::FIRST, &mut inbox, &mut Outbox::new(0, 64))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let progress = self.processor.complete(&mut Outbox::new(0, 64))?;
+        assert!(progress.done);
+        Ok(())
+    }
+}
+
+impl<T> Drop for Fed<T> {
+    fn drop(&mut self) {
+        self.processor.close();
+    }
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
 
 /// A surface that records its output. Tests can change its size.
 #[derive(Clone)]

@@ -1,11 +1,10 @@
-//! Connections to the server and reports of outages.
+//! Connections to the server.
 
-use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, OutageReporter, Result};
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 
 /// Timeout for establishing a connection.
@@ -13,25 +12,22 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Interval of keep-alive pings to the server.
 const PING: Duration = Duration::from_secs(10);
 
-/// Reporter that logs once when the server becomes unavailable and once when it returns.
+/// Availability of a server, as reported by its client.
 #[derive(Clone, Debug)]
-pub(crate) struct OutageReporter {
-    /// Prefix of log lines.
-    what: Arc<str>,
-    is_away: Arc<AtomicBool>,
+pub(crate) struct ServerStatus {
+    pub outage: OutageReporter,
     /// Number of connections established so far.
     connections: Arc<AtomicU64>,
 }
 
-impl OutageReporter {
+impl ServerStatus {
     pub fn new(servers: &[ServerAddr]) -> Self {
         let places: Vec<_> = servers
             .iter()
             .map(|server| format!("{}:{}", server.host(), server.port()))
             .collect();
-        OutageReporter {
-            what: Arc::from(format!("nats {}", places.join(","))),
-            is_away: Arc::default(),
+        ServerStatus {
+            outage: OutageReporter::new(format!("nats {}", places.join(","))),
             connections: Arc::default(),
         }
     }
@@ -39,30 +35,6 @@ impl OutageReporter {
     /// Returns the number of connections established so far.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Logs an unexpected condition that has been handled.
-    pub fn note(&self, what: &str) {
-        self.log_line(what);
-    }
-
-    pub fn away(&self, why: &str) {
-        if !self.is_away.swap(true, Ordering::Relaxed) {
-            self.log_line(&format!(
-                "it is unavailable ({why}); waiting until it answers"
-            ));
-        }
-    }
-
-    pub fn report_response(&self) {
-        if self.is_away.swap(false, Ordering::Relaxed) {
-            self.log_line("it answers again");
-        }
-    }
-
-    fn log_line(&self, what: &str) {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr().lock(), "ardea: {}: {what}", self.what);
     }
 }
 
@@ -88,9 +60,9 @@ pub(crate) fn servers(url: &str) -> Result<Vec<ServerAddr>> {
 /// The reason why no connection could be established.
 pub(crate) async fn connect(
     servers: &[ServerAddr],
-    teller: &OutageReporter,
+    status: &ServerStatus,
 ) -> std::result::Result<Client, String> {
-    let hears = teller.clone();
+    let shared = status.clone();
     let options = ConnectOptions::new()
         .name("ardea")
         .connection_timeout(CONNECT)
@@ -102,14 +74,14 @@ pub(crate) async fn connect(
                 .min(Duration::from_secs(2))
         })
         .event_callback(move |event| {
-            let teller = hears.clone();
+            let status = shared.clone();
             async move {
                 match event {
                     Event::Connected => {
-                        teller.connections.fetch_add(1, Ordering::Relaxed);
-                        teller.report_response();
+                        status.connections.fetch_add(1, Ordering::Relaxed);
+                        status.outage.answers();
                     }
-                    Event::Disconnected => teller.away("the connection broke"),
+                    Event::Disconnected => status.outage.away("the connection broke"),
                     _ => {}
                 }
             }

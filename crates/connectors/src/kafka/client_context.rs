@@ -1,9 +1,9 @@
 //! Availability of a client's brokers.
 
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use ardea_core::OutageReporter;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
@@ -11,13 +11,12 @@ use rdkafka::{ClientContext, TopicPartitionList};
 
 use crate::kafka::identity::Identities;
 
-/// Client context that logs once when brokers become unavailable and once when they return. It also
-/// collects topic ids, refusals and the number of offset commits.
+/// Client context that reports outages, and collects topic ids, refusals and the number of offset
+/// commits.
 #[derive(Debug)]
-pub(crate) struct OutageReporter {
-    /// Prefix of log lines.
-    what: String,
-    is_away: AtomicBool,
+pub(crate) struct KafkaClientContext {
+    /// The outages of all brokers, and of those that refuse this client.
+    pub outage: OutageReporter,
     /// Latest refusal of this client by a broker; cleared by the next successful response.
     refusal: Mutex<Option<String>>,
     /// Text of the latest error.
@@ -26,11 +25,10 @@ pub(crate) struct OutageReporter {
     commits: AtomicU64,
 }
 
-impl OutageReporter {
-    pub fn new(what: String) -> Self {
-        OutageReporter {
-            what,
-            is_away: AtomicBool::new(false),
+impl KafkaClientContext {
+    pub fn new(system: String) -> Self {
+        KafkaClientContext {
+            outage: OutageReporter::new(system),
             refusal: Mutex::default(),
             reason: Mutex::default(),
             identities: Identities::default(),
@@ -38,27 +36,11 @@ impl OutageReporter {
         }
     }
 
-    /// Reports that no broker is reachable or accepts this client.
-    pub fn away(&self, why: &str) {
-        if !self.is_away.swap(true, Ordering::Relaxed) {
-            self.log_line(&format!(
-                "no broker answers ({why}); waiting until one does"
-            ));
-        }
-    }
-
-    /// Returns true if no broker has responded since the outage was reported.
-    pub fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
-    }
-
     /// Reports a response from a broker.
     #[inline]
     pub fn report_response(&self) {
-        if self.is_away.load(Ordering::Relaxed) {
-            self.is_away.store(false, Ordering::Relaxed);
+        if self.outage.answers() {
             lock(&self.refusal).take();
-            self.log_line("a broker answers again");
         }
     }
 
@@ -81,19 +63,13 @@ impl OutageReporter {
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Acquire)
     }
-
-    /// Writes a line to standard error.
-    pub fn log_line(&self, what: &str) {
-        // A closed standard error cannot be reported anywhere.
-        let _ = writeln!(std::io::stderr().lock(), "ardea: {}: {what}", self.what);
-    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl ClientContext for OutageReporter {
+impl ClientContext for KafkaClientContext {
     /// Parses debug lines for topic ids. Other relevant lines are also reported as errors.
     fn log(&self, level: RDKafkaLogLevel, _: &str, line: &str) {
         if matches!(level, RDKafkaLogLevel::Debug) {
@@ -122,12 +98,12 @@ impl ClientContext for OutageReporter {
             | RDKafkaErrorCode::SSL,
         ) = code
         {
-            self.away(reason);
+            self.outage.away(reason);
         }
     }
 }
 
-impl ConsumerContext for OutageReporter {
+impl ConsumerContext for KafkaClientContext {
     fn commit_callback(&self, _: KafkaResult<()>, _: &TopicPartitionList) {
         self.commits.fetch_add(1, Ordering::Release);
     }
