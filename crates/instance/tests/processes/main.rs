@@ -7,4 +7,5 @@ mod conformance;
 mod failures;
 mod guarantees;
 mod guest;
+mod javascript;
 mod results;
