@@ -35,6 +35,8 @@ pub struct InstanceCommand {
     pub(crate) deaths_per_record: u32,
     pub(crate) restarts_in_a_row: u32,
     pub(crate) memory_bytes: Option<u64>,
+    pub(crate) address_space_bytes: Option<u64>,
+    pub(crate) cpu_millicores: Option<u64>,
     pub(crate) open_files: Option<u64>,
     pub(crate) on_error: OnError,
 }
@@ -57,6 +59,8 @@ impl InstanceCommand {
             deaths_per_record: 3,
             restarts_in_a_row: 10,
             memory_bytes: None,
+            address_space_bytes: None,
+            cpu_millicores: None,
             open_files: None,
             on_error: OnError::default(),
         }
@@ -146,10 +150,25 @@ impl InstanceCommand {
         self
     }
 
-    /// Limits the address space of the process (`RLIMIT_AS`). Programs with a garbage collector
-    /// reserve much more than they use.
+    /// Limits the resident memory of the process. The host reads it five times a second, and kills a
+    /// process that exceeds it. A control group also limits all processes of the instance, if the
+    /// host may create one.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Limits the address space of the process (`RLIMIT_AS`): an allocation beyond it fails.
+    /// Programs with a garbage collector reserve much more than they use.
+    pub fn address_space_bytes(mut self, bytes: u64) -> Self {
+        self.address_space_bytes = Some(bytes);
+        self
+    }
+
+    /// Limits the processor time, in thousandths of a core, by a control group (version 2). The log
+    /// has a warning if the host may not create one.
+    pub fn cpu_millicores(mut self, millicores: u64) -> Self {
+        self.cpu_millicores = Some(millicores);
         self
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use ardea_core::Timestamp;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::protocol::{
     FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, GuestFailure,
@@ -184,6 +185,8 @@ fn send(socket: &mut UnixStream, frame: &InstanceFrame) -> io::Result<()> {
 /// # Errors
 /// The failure of the instance, after it is reported to the host.
 pub fn serve(instance: &mut dyn GuestInstance) -> Result<(), GuestError> {
+    // A hung process would otherwise outlive its host.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     serve_on(instance, socket)
 }

@@ -4,6 +4,7 @@
 //! the end. The owner of the [`ChildHandle`] never waits for the process.
 
 mod child;
+mod control_group;
 mod io_thread;
 mod limits;
 mod output;

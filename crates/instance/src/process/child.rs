@@ -11,6 +11,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
+use super::control_group::ControlGroup;
 use super::limits;
 use crate::command::InstanceCommand;
 
@@ -25,6 +26,7 @@ pub(crate) struct StartedChild {
     pub(crate) stderr: OwnedFd,
     /// Limits that could not be set.
     pub(crate) warnings: Vec<String>,
+    _control_group: Option<ControlGroup>,
     /// The directory with the files of the command, removed after the end.
     _files: Option<TempDir>,
 }
@@ -56,7 +58,8 @@ impl StartedChild {
         // The command would keep the guest's end of the socket open.
         drop(process);
         match Self::attach(&mut child, command) {
-            Ok((group, end, stdout, stderr, warnings)) => Ok(StartedChild {
+            Ok((group, end, stdout, stderr, mut warnings)) => Ok(StartedChild {
+                _control_group: control_group(group, command, &mut warnings),
                 child,
                 group,
                 end,
@@ -89,6 +92,23 @@ impl StartedChild {
             fcntl_setfl(pipe, fcntl_getfl(pipe)? | OFlags::NONBLOCK)?;
         }
         Ok((group, end, stdout, stderr, warnings))
+    }
+}
+
+/// Creates the control group of a process, or adds a warning.
+fn control_group(
+    process: Pid,
+    command: &InstanceCommand,
+    warnings: &mut Vec<String>,
+) -> Option<ControlGroup> {
+    match ControlGroup::for_process(process, command) {
+        Ok(group) => group,
+        Err(error) => {
+            warnings.push(format!(
+                "its processor time and memory are not limited by a control group: {error}"
+            ));
+            None
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use super::{ChildContext, ChildEnd, ChildEvent, MAX_RECEIVED_BYTES, Shared};
 use crate::command::InstanceCommand;
 use crate::protocol::{FrameBuffer, FrameType};
 
-/// Interval of the readings of processor time and memory.
-const USAGE_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval of the readings of processor time and memory; with a limit of memory.
+const USAGE_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
 /// Maximum number of bytes read from one descriptor in a turn.
 const TURN_BYTES: usize = 1 << 18;
 
@@ -31,7 +31,10 @@ pub(super) fn run(
         return;
     }
     let event = match StartedChild::start(command) {
-        Ok(child) => ChildEvent::Ended(Service::new(shared, context, child).run()),
+        Ok(child) => {
+            let service = Service::new(shared, context, child, command.memory_bytes);
+            ChildEvent::Ended(service.run())
+        }
         Err(error) => ChildEvent::NotStarted(error),
     };
     shared.lock().incoming.push_back(event);
@@ -80,6 +83,8 @@ struct Service<'a> {
     limiter: OutputLimiter,
     last_heard: Instant,
     usage_at: Instant,
+    /// The limit of resident memory.
+    memory_bytes: Option<u64>,
     is_open: bool,
     /// The reason why the process was killed by this thread.
     killed: Option<String>,
@@ -87,7 +92,12 @@ struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    fn new(shared: &'a Shared, context: &'a ChildContext, mut child: StartedChild) -> Self {
+    fn new(
+        shared: &'a Shared,
+        context: &'a ChildContext,
+        mut child: StartedChild,
+        memory_bytes: Option<u64>,
+    ) -> Self {
         let now = Instant::now();
         let warnings = std::mem::take(&mut child.warnings);
         let pipe = |fd: io::Result<OwnedFd>, stream| OutputPipe {
@@ -109,6 +119,7 @@ impl<'a> Service<'a> {
             limiter: OutputLimiter::new(now),
             last_heard: now,
             usage_at: now,
+            memory_bytes,
             is_open: true,
             killed: None,
             buffer: vec![0; 1 << 16],
@@ -346,10 +357,16 @@ impl<'a> Service<'a> {
         if now < self.usage_at {
             return;
         }
-        self.usage_at = now + USAGE_INTERVAL;
+        let (usual, limited) = USAGE_INTERVALS;
+        let limit = self.memory_bytes;
+        self.usage_at = now + limit.map_or(usual, |_| limited);
         if let Some((cpu, resident)) = usage_of(self.child.group) {
             let metrics = self.context.instance.metrics.child_process();
             metrics.record_usage(cpu, resident);
+            if let Some(limit) = limit.filter(|limit| resident > *limit) {
+                let reason = format!("exceeded its memory limit of {limit} bytes and was killed");
+                self.kill(&reason);
+            }
         }
     }
 

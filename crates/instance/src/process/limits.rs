@@ -7,7 +7,7 @@ use crate::command::InstanceCommand;
 /// Sets the limits of `command` on a process. Returns a warning for each limit that can't be set.
 pub(super) fn apply(process: Pid, command: &InstanceCommand) -> Vec<String> {
     let wanted = [
-        (Resource::As, "memory", command.memory_bytes),
+        (Resource::As, "address space", command.address_space_bytes),
         (Resource::Nofile, "open files", command.open_files),
     ];
     let mut warnings = Vec::new();

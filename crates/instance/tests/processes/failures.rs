@@ -61,7 +61,9 @@ fn a_record_at_which_its_process_hangs_is_set_aside() {
 
 #[test]
 fn a_process_that_eats_memory_ends_at_its_limit() {
-    let command = command("allocate").memory_bytes(1 << 30);
+    let command = command("allocate")
+        .memory_bytes(256 << 20)
+        .address_space_bytes(2 << 30);
     only_the_bad_record_is_set_aside(command, "died 3 times");
 }
 
