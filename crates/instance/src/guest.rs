@@ -1,17 +1,20 @@
 //! The instance's side of the protocol, for instances in Rust.
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use ardea_core::Timestamp;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::fd_socket;
 use crate::protocol::{
     FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, GuestFailure,
-    GuestHello, HEAD_BYTES, InstanceConfiguration, InstanceFrame, ResultWriter, StatePartEntry,
+    GuestHello, InstanceConfiguration, InstanceFrame, ResultWriter, StatePartEntry,
     StatePartReader, StatePartWriter, Violation,
 };
+use crate::rings::PayloadRings;
 
 /// The length at which a part of an answer is sent.
 const PART_BYTES: usize = 1 << 20;
@@ -49,7 +52,7 @@ impl From<Violation> for GuestError {
 
 /// The results of a batch or of a watermark. Large results are sent in parts.
 pub struct GuestResults<'a> {
-    socket: &'a mut UnixStream,
+    socket: &'a mut HostConnection,
     head: FrameHead,
     writer: ResultWriter,
 }
@@ -64,7 +67,7 @@ impl GuestResults<'_> {
         if self.writer.byte_len() >= PART_BYTES {
             let head = self.head.flags(self.head.flags | FLAG_MORE);
             let payload = self.writer.finish();
-            send(self.socket, &InstanceFrame::new(head, payload))?;
+            self.socket.send(&InstanceFrame::new(head, payload))?;
         }
         Ok(())
     }
@@ -84,16 +87,14 @@ impl GuestResults<'_> {
     /// # Errors
     /// If the host is gone.
     pub fn heartbeat(&mut self) -> Result<(), GuestError> {
-        Ok(send(
-            self.socket,
-            &InstanceFrame::empty(FrameType::Heartbeat, 0),
-        )?)
+        let heartbeat = InstanceFrame::empty(FrameType::Heartbeat, 0);
+        Ok(self.socket.send(&heartbeat)?)
     }
 }
 
 /// The state of an instance at a barrier. It is sent in parts.
 pub struct GuestState<'a> {
-    socket: &'a mut UnixStream,
+    socket: &'a mut HostConnection,
     epoch: u64,
     writer: StatePartWriter,
 }
@@ -108,7 +109,7 @@ impl GuestState<'_> {
         if self.writer.byte_len() >= PART_BYTES {
             let head = FrameHead::new(FrameType::State, self.epoch);
             let payload = self.writer.finish();
-            send(self.socket, &InstanceFrame::new(head, payload))?;
+            self.socket.send(&InstanceFrame::new(head, payload))?;
         }
         Ok(())
     }
@@ -175,10 +176,6 @@ pub trait GuestInstance {
     }
 }
 
-fn send(socket: &mut UnixStream, frame: &InstanceFrame) -> io::Result<()> {
-    socket.write_all(&frame.to_bytes())
-}
-
 /// Serves an instance to the host that started this process, over standard input. Returns when the
 /// host stops the instance or is gone.
 ///
@@ -196,33 +193,38 @@ pub fn serve(instance: &mut dyn GuestInstance) -> Result<(), GuestError> {
 /// # Errors
 /// As [`serve`].
 pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<(), GuestError> {
-    let mut writer = socket.try_clone()?;
-    let mut frames = FrameReceiver {
+    let mut connection = HostConnection {
         socket,
         buffer: FrameBuffer::default(),
+        files: VecDeque::new(),
+        rings: PayloadRings::default(),
+        bytes: vec![0; 1 << 16],
     };
-    let outcome = run(instance, &mut frames, &mut writer);
+    let outcome = run(instance, &mut connection);
     if let Err(GuestError::Failed(failure)) = &outcome {
         let frame = InstanceFrame::json(FrameType::Error, 0, failure);
-        send(&mut writer, &frame)?;
+        connection.send(&frame)?;
     }
     outcome
 }
 
 fn run(
     instance: &mut dyn GuestInstance,
-    frames: &mut FrameReceiver,
-    socket: &mut UnixStream,
+    socket: &mut HostConnection,
 ) -> Result<(), GuestError> {
     let hello = InstanceFrame::json(FrameType::Hello, 0, &instance.hello());
-    send(socket, &hello)?;
-    while let Some(frame) = frames.next_frame()? {
+    socket.send(&hello)?;
+    while let Some(frame) = socket.next_frame()? {
         let sequence = frame.head.sequence;
         match frame.head.kind {
             FrameType::Hello => {}
             FrameType::Configure => {
-                instance.configure(&frame.read_json()?)?;
-                send(socket, &InstanceFrame::empty(FrameType::Ready, 0))?;
+                let configuration: InstanceConfiguration = frame.read_json()?;
+                if configuration.rings {
+                    socket.offer_ring()?;
+                }
+                instance.configure(&configuration)?;
+                socket.send(&InstanceFrame::empty(FrameType::Ready, 0))?;
             }
             FrameType::Restore => {
                 let mut entries = StatePartReader::read(&frame.payload)?;
@@ -240,7 +242,7 @@ fn run(
                 };
                 instance.process(&frame.payload, &mut results)?;
                 let payload = results.writer.finish();
-                send(socket, &InstanceFrame::new(head, payload))?;
+                socket.send(&InstanceFrame::new(head, payload))?;
             }
             FrameType::Watermark => {
                 let head = FrameHead::new(FrameType::Result, sequence).flags(FLAG_OF_WATERMARK);
@@ -253,12 +255,9 @@ fn run(
                 instance.on_watermark(Timestamp::from_micros(head.time()), &mut results)?;
                 if !results.writer.is_empty() {
                     let payload = results.writer.finish();
-                    send(socket, &InstanceFrame::new(head, payload))?;
+                    socket.send(&InstanceFrame::new(head, payload))?;
                 }
-                send(
-                    socket,
-                    &InstanceFrame::empty(FrameType::Watermark, sequence),
-                )?;
+                socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))?;
             }
             FrameType::Barrier => {
                 let writer = StatePartWriter::default();
@@ -270,7 +269,7 @@ fn run(
                 instance.save(&mut state)?;
                 let payload = state.writer.finish();
                 let head = FrameHead::new(FrameType::State, sequence).flags(FLAG_LAST);
-                send(socket, &InstanceFrame::new(head, payload))?;
+                socket.send(&InstanceFrame::new(head, payload))?;
             }
             FrameType::Commit => instance.on_commit(sequence)?,
             FrameType::Stop => return Ok(()),
@@ -283,23 +282,48 @@ fn run(
     Ok(())
 }
 
-/// Blocking reads of frames.
-struct FrameReceiver {
+/// The connection to the host, with blocking reads and writes.
+struct HostConnection {
     socket: UnixStream,
     buffer: FrameBuffer,
+    /// Received files that were not used.
+    files: VecDeque<OwnedFd>,
+    rings: PayloadRings,
+    /// The space of a read.
+    bytes: Vec<u8>,
 }
 
-impl FrameReceiver {
+impl HostConnection {
+    fn send(&mut self, frame: &InstanceFrame) -> io::Result<()> {
+        let bytes = self.rings.send(frame);
+        self.socket.write_all(&bytes)
+    }
+
+    /// Offers a ring for the payloads of the host. Without memory for it they come over the socket.
+    fn offer_ring(&mut self) -> io::Result<()> {
+        let Ok((description, file)) = self.rings.offer() else {
+            return Ok(());
+        };
+        let head = FrameHead::new(FrameType::Ring, 0);
+        let bytes = InstanceFrame::new(head, description).to_bytes();
+        let sent = fd_socket::send(&self.socket, &bytes, Some(&file))?;
+        self.socket.write_all(&bytes[sent..])
+    }
+
     /// Returns the next frame; `None` if the host is gone.
     fn next_frame(&mut self) -> Result<Option<InstanceFrame>, GuestError> {
-        let mut bytes = [0; HEAD_BYTES * 4_096];
         loop {
-            if let Some(frame) = self.buffer.take()? {
-                return Ok(Some(frame));
+            match self.buffer.take()? {
+                Some(frame) if frame.head.kind == FrameType::Ring => {
+                    self.rings.accept(&frame.payload, self.files.pop_front())?;
+                    continue;
+                }
+                Some(frame) => return Ok(Some(self.rings.receive(frame)?)),
+                None => {}
             }
-            match self.socket.read(&mut bytes) {
+            match fd_socket::receive(&self.socket, &mut self.bytes, &mut self.files) {
                 Ok(0) => return Ok(None),
-                Ok(read) => self.buffer.push(&bytes[..read]),
+                Ok(read) => self.buffer.push(&self.bytes[..read]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) => return Err(error.into()),

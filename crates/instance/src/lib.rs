@@ -31,11 +31,13 @@ pub mod check;
 pub mod protocol;
 
 mod command;
+mod fd_socket;
 mod format;
 mod guest;
 mod json_format;
 mod process;
 mod processor;
+mod rings;
 mod session;
 
 pub use command::InstanceCommand;

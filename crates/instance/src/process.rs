@@ -63,7 +63,7 @@ struct AnswerDeadline {
 /// The data shared by the owner and the thread.
 #[derive(Debug, Default)]
 struct Exchange {
-    outgoing: VecDeque<Vec<u8>>,
+    outgoing: VecDeque<InstanceFrame>,
     incoming: VecDeque<ChildEvent>,
     incoming_bytes: usize,
     /// True if the thread stopped reading until incoming events are taken.
@@ -133,7 +133,7 @@ impl ChildHandle {
 
     /// Sends frames. They are queued; the caller bounds their number.
     pub fn send(&self, frames: impl IntoIterator<Item = InstanceFrame>) {
-        let mut frames = frames.into_iter().map(|frame| frame.to_bytes()).peekable();
+        let mut frames = frames.into_iter().peekable();
         if frames.peek().is_some() {
             self.shared.lock().outgoing.extend(frames);
             self.shared.signal();

@@ -365,6 +365,7 @@ impl InstanceSession {
             self.restore.clear();
         }
         self.configuration.protocol = protocol;
+        self.configuration.rings = guest.rings;
         self.configuration.restore = self.has_restored && guest.state;
         self.out.push(InstanceFrame::json(
             FrameType::Configure,

@@ -87,6 +87,7 @@ impl CheckHost {
             keyed: settings.key.is_some(),
             guarantee: "exactly-once".into(),
             restore: restore.is_some(),
+            rings: false,
             parameters: serde_json::Value::Object(parameters),
         };
         self.send(&InstanceFrame::json(

@@ -1,6 +1,7 @@
 //! The thread that serves a process.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,9 @@ use super::output::{LineSplitter, OutputLimiter, OutputLine, OutputStream};
 use super::usage::usage_of;
 use super::{ChildContext, ChildEnd, ChildEvent, MAX_RECEIVED_BYTES, Shared};
 use crate::command::InstanceCommand;
-use crate::protocol::{FrameBuffer, FrameType};
+use crate::fd_socket;
+use crate::protocol::{FrameBuffer, FrameHead, FrameType, InstanceFrame, Violation};
+use crate::rings::PayloadRings;
 
 /// Interval of the readings of processor time and memory; with a limit of memory.
 const USAGE_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
@@ -71,14 +74,36 @@ struct OutputPipe {
     stream: OutputStream,
 }
 
+/// A frame being sent.
+struct Sending {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// A file that goes with the first byte.
+    file: Option<OwnedFd>,
+}
+
+impl Sending {
+    fn new(bytes: Vec<u8>, file: Option<OwnedFd>) -> Self {
+        Sending {
+            bytes,
+            sent: 0,
+            file,
+        }
+    }
+}
+
 /// The state of the thread.
 struct Service<'a> {
     shared: &'a Shared,
     context: &'a ChildContext,
     child: StartedChild,
     received: FrameBuffer,
-    /// The frame being sent, and the number of its bytes that are sent.
-    sending: Option<(Vec<u8>, usize)>,
+    sending: Option<Sending>,
+    /// An offer of a ring to the process.
+    offer: Option<Sending>,
+    rings: PayloadRings,
+    /// Received files that were not used.
+    files: VecDeque<OwnedFd>,
     pipes: [OutputPipe; 2],
     limiter: OutputLimiter,
     last_heard: Instant,
@@ -115,6 +140,9 @@ impl<'a> Service<'a> {
             child,
             received: FrameBuffer::default(),
             sending: None,
+            offer: None,
+            rings: PayloadRings::default(),
+            files: VecDeque::new(),
             pipes,
             limiter: OutputLimiter::new(now),
             last_heard: now,
@@ -172,7 +200,7 @@ impl<'a> Service<'a> {
             let deadline = exchange.deadline;
             (
                 !exchange.is_paused,
-                self.sending.is_some() || !exchange.outgoing.is_empty(),
+                self.sending.is_some() || self.offer.is_some() || !exchange.outgoing.is_empty(),
                 deadline.map(|it| (it.since.max(self.last_heard) + it.timeout, it.timeout)),
             )
         };
@@ -217,7 +245,8 @@ impl<'a> Service<'a> {
     fn receive(&mut self) {
         let (mut total, mut has_news) = (0, false);
         while self.is_open && total < TURN_BYTES {
-            let read = match self.child.socket.read(&mut self.buffer) {
+            let socket = &self.child.socket;
+            let read = match fd_socket::receive(socket, &mut self.buffer, &mut self.files) {
                 Ok(0) => {
                     self.is_open = false;
                     break;
@@ -244,20 +273,26 @@ impl<'a> Service<'a> {
     fn divide(&mut self) -> bool {
         let mut has_news = false;
         loop {
-            let event = match self.received.take() {
+            let received = match self.received.take() {
                 Ok(None) => return has_news,
-                Ok(Some(frame)) if frame.head.kind == FrameType::Heartbeat => continue,
-                Ok(Some(frame)) if frame.head.kind == FrameType::Log => {
+                Ok(Some(frame)) => self.rings.receive(frame),
+                Err(violation) => Err(violation),
+            };
+            let event = match received {
+                Ok(frame) if frame.head.kind == FrameType::Heartbeat => continue,
+                Ok(frame) if frame.head.kind == FrameType::Log => {
                     let text = String::from_utf8_lossy(&frame.payload).into_owned();
                     self.log_if_admitted(OutputStream::Log, text);
                     continue;
                 }
-                Ok(Some(frame)) => ChildEvent::Frame(frame),
-                Err(violation) => {
-                    self.is_open = false;
-                    self.kill(&format!("broke the protocol ({violation}) and was killed"));
-                    ChildEvent::Violation(violation)
+                Ok(frame) if frame.head.kind == FrameType::Ring => {
+                    match self.accept_ring(&frame) {
+                        Ok(()) => continue,
+                        Err(violation) => self.on_violation(violation),
+                    }
                 }
+                Ok(frame) => ChildEvent::Frame(frame),
+                Err(violation) => self.on_violation(violation),
             };
             let mut exchange = self.shared.lock();
             if let ChildEvent::Frame(frame) = &event {
@@ -272,22 +307,48 @@ impl<'a> Service<'a> {
         }
     }
 
+    /// Ends a connection that broke the protocol.
+    fn on_violation(&mut self, violation: Violation) -> ChildEvent {
+        self.is_open = false;
+        self.kill(&format!("broke the protocol ({violation}) and was killed"));
+        ChildEvent::Violation(violation)
+    }
+
+    /// Opens the ring that the process has offered, and offers one to it.
+    fn accept_ring(&mut self, frame: &InstanceFrame) -> Result<(), Violation> {
+        self.rings.accept(&frame.payload, self.files.pop_front())?;
+        // Without memory for a ring, results come over the socket.
+        if let Ok((description, file)) = self.rings.offer() {
+            let head = FrameHead::new(FrameType::Ring, 0);
+            let bytes = InstanceFrame::new(head, description).to_bytes();
+            self.offer = Some(Sending::new(bytes, Some(file)));
+        }
+        Ok(())
+    }
+
     /// Writes frames to the socket.
     fn send(&mut self) {
         while self.is_open {
             if self.sending.is_none() {
-                self.sending = self.shared.lock().outgoing.pop_front().map(|it| (it, 0));
+                self.sending = self.offer.take().or_else(|| {
+                    let frame = self.shared.lock().outgoing.pop_front();
+                    frame.map(|frame| Sending::new(self.rings.send(&frame), None))
+                });
             }
-            let Some((frame, sent)) = &mut self.sending else {
+            let Some(sending) = &mut self.sending else {
                 return;
             };
-            match self.child.socket.write(&frame[*sent..]) {
-                Ok(written) => *sent += written,
+            let rest = &sending.bytes[sending.sent..];
+            match fd_socket::send(&self.child.socket, rest, sending.file.as_ref()) {
+                Ok(written) => {
+                    sending.sent += written;
+                    sending.file = None;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // Of a closed socket the end of the process is the news.
                 Err(_) => return,
             }
-            if *sent == frame.len() {
+            if sending.sent == sending.bytes.len() {
                 self.sending = None;
             }
         }

@@ -12,6 +12,8 @@ pub const MAX_FRAME_BYTES: usize = 32 << 20;
 pub const FLAG_MORE: u8 = 1;
 /// Flag of a RESULT: it belongs to the watermark with this time, not to a batch.
 pub const FLAG_OF_WATERMARK: u8 = 2;
+/// Flag of any frame: the payload is in the ring, and four bytes on the socket have its length.
+pub const FLAG_IN_RING: u8 = 0x80;
 /// Flag of STATE and RESTORE: the last part.
 pub const FLAG_LAST: u8 = 1;
 
@@ -78,6 +80,8 @@ frame_types! {
     Heartbeat = 13, "HEARTBEAT";
     /// A failure that ends the job. From the instance.
     Error = 14, "ERROR";
+    /// An offer of a ring, whose file is attached. From both sides.
+    Ring = 15, "RING";
 }
 
 /// The head of a frame.

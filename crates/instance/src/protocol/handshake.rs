@@ -58,6 +58,9 @@ pub struct GuestHello {
     /// True if the instance wants watermarks, which it returns.
     #[serde(default)]
     pub watermarks: bool,
+    /// True if the instance can use rings in shared memory.
+    #[serde(default)]
+    pub rings: bool,
 }
 
 /// The payload of CONFIGURE.
@@ -87,6 +90,9 @@ pub struct InstanceConfiguration {
     /// True if RESTORE frames follow.
     #[serde(default)]
     pub restore: bool,
+    /// True if the instance may offer a ring; the host then offers one as well.
+    #[serde(default)]
+    pub rings: bool,
     /// Parameters of the step, as its author gave them.
     #[serde(default)]
     pub parameters: Value,

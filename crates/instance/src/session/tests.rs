@@ -43,6 +43,7 @@ fn session(window_batches: usize, suspects: &Arc<Suspects>) -> InstanceSession {
         keyed: false,
         guarantee: "none".into(),
         restore: false,
+        rings: false,
         parameters: serde_json::Value::Null,
     };
     InstanceSession::new(settings, configuration)
@@ -55,6 +56,7 @@ fn hello(state: bool) -> InstanceFrame {
         formats: vec!["json".into()],
         state,
         watermarks: true,
+        rings: false,
     };
     InstanceFrame::json(FrameType::Hello, 0, &hello)
 }

@@ -7,12 +7,14 @@ use ardea_instance::check::{CheckOutcome, CheckSettings, CheckVerdict, run};
 
 use crate::guest::command;
 
-fn check(command: InstanceCommand, key: Option<&str>) -> Vec<CheckOutcome> {
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn check(command: InstanceCommand, key: Option<&str>, timeout: Duration) -> Vec<CheckOutcome> {
     let settings = CheckSettings {
         command,
         records: vec!["1".into(), "2".into()],
         key: key.map(str::to_owned),
-        timeout: Duration::from_secs(20),
+        timeout,
     };
     run(&settings, &mut |outcome| println!("{outcome}"))
 }
@@ -24,8 +26,8 @@ fn verdict<'a>(outcomes: &'a [CheckOutcome], name: &str) -> &'a CheckVerdict {
 
 #[test]
 fn instances_that_conform_pass_all_checks() {
-    let of_state = check(command("count"), Some("a"));
-    let of_watermarks = check(command("watermarks"), None);
+    let of_state = check(command("count"), Some("a"), TIMEOUT);
+    let of_watermarks = check(command("watermarks"), None, TIMEOUT);
     for outcomes in [&of_state, &of_watermarks] {
         let failed: Vec<_> = outcomes.iter().filter(|it| it.is_failed()).collect();
         assert!(failed.is_empty(), "{failed:?}");
@@ -43,7 +45,7 @@ fn instances_that_conform_pass_all_checks() {
 
 #[test]
 fn an_instance_that_never_answers_fails_at_the_handshake() {
-    let outcomes = check(command("no hello"), None);
+    let outcomes = check(command("no hello"), None, TIMEOUT);
     assert_eq!(outcomes.len(), 1);
     let CheckVerdict::Failed(reason) = &outcomes[0].verdict else {
         panic!("{outcomes:?}");
@@ -53,6 +55,6 @@ fn an_instance_that_never_answers_fails_at_the_handshake() {
 
 #[test]
 fn a_program_that_does_not_speak_the_protocol_fails() {
-    let outcomes = check(InstanceCommand::new("cat"), None);
+    let outcomes = check(InstanceCommand::new("cat"), None, Duration::from_secs(1));
     assert!(outcomes[0].is_failed(), "{outcomes:?}");
 }

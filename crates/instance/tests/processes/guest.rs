@@ -101,6 +101,7 @@ impl GuestInstance for Guest {
             formats: vec!["json".into()],
             state: self.behaviour == "count",
             watermarks: self.behaviour == "watermarks",
+            rings: self.behaviour != "no rings",
         }
     }
 
