@@ -233,7 +233,7 @@ mod tests {
         assert!(result(2, good.clone()).is_err());
         assert!(result(3, good[..good.len() / 2].to_vec()).is_err());
         let other = Arc::new(Int64Array::from(vec![1, 2, 3]));
-        let other = RecordBatch::try_from_iter([("m", other as _)]).unwrap();
+        let other = RecordBatch::try_from_iter([("m", other as arrow_array::ArrayRef)]).unwrap();
         let refused = result(3, write_stream(&other).unwrap()).unwrap_err();
         assert!(refused.0.contains("m: Int64"), "{refused}");
     }

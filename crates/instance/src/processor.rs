@@ -165,7 +165,7 @@ impl<F: BatchFormat> InstanceP<F> {
         let child = started.map_err(|error| errors::not_started(&self.command, error))?;
         self.child = Some(child);
         self.session()?.start();
-        Ok(())
+        self.send()
     }
 
     /// Takes what the process has sent, emits results while there is room, and sends frames.
