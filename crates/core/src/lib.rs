@@ -50,6 +50,7 @@ mod time;
 mod watermark;
 mod watermark_policy;
 
+mod child_process;
 mod chunk;
 mod rows;
 
@@ -101,6 +102,7 @@ pub use ahead_bound::{AheadBound, BadTime};
 pub use backchannel::{Backchannel, MessageCounts, MessageReport};
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
+pub use child_process::{ChildProcessMetrics, ChildProcessSnapshot};
 pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use codec::ChunkCodec;
@@ -125,8 +127,8 @@ pub use outbox::{Lane, Marker, Outbox, OutboxRuntime};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, panic_message, take_failed_index};
 pub use processor::{
-    Checkpointed, MakeProcessor, NoControl, NoPartitions, NoState, PartitionRestore, Processor,
-    ProcessorSupplier, SourceControl, supplier,
+    Checkpointed, MakeProcessor, MarkerDeferral, NoControl, NoPartitions, NoState,
+    PartitionRestore, Processor, ProcessorSupplier, SourceControl, supplier,
 };
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};

@@ -1,6 +1,7 @@
 //! The code of a vertex.
 
 mod checkpointed;
+mod marker_deferral;
 mod source_control;
 
 use std::any::Any;
@@ -12,6 +13,7 @@ use crate::{
 };
 
 pub use checkpointed::{Checkpointed, NoPartitions, NoState, PartitionRestore};
+pub use marker_deferral::MarkerDeferral;
 pub use source_control::{NoControl, SourceControl};
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -120,6 +122,12 @@ pub trait Processor: Send {
     /// Returns the control of a source that reads external input; `None` for other processors, and
     /// for a source that may stop at any call. The same answer at each call.
     fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
+        None
+    }
+
+    /// Returns the interface of a processor that defers markers; `None` for others. The same answer
+    /// at each call.
+    fn marker_deferral(&mut self) -> Option<&mut dyn MarkerDeferral> {
         None
     }
 

@@ -419,8 +419,9 @@ impl ProcessorStage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
-                self.code.on_idle();
-                self.outbox.marker(Marker::Idle);
+                if !self.code.on_idle() {
+                    self.outbox.marker(Marker::Idle);
+                }
                 return Ok(true);
             }
             Event::Latency(born) => {

@@ -2,8 +2,8 @@
 //! process.
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, NoState, Ordinal, Outbox, Processor, Progress,
-    Result, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Marker, NoState, Ordinal, Outbox, Processor,
+    Progress, Result, Timestamp, Watermark,
 };
 
 use crate::remote::{InstanceProxy, Receiving, Sending};
@@ -123,13 +123,15 @@ impl Code {
         self.sending().map_or(Ok(()), Sending::send_idle)
     }
 
-    /// Handles idleness of all inputs.
-    pub(super) fn on_idle(&mut self) {
+    /// Handles idleness of all inputs. Returns true if the code passes the marker on itself, later.
+    pub(super) fn on_idle(&mut self) -> bool {
         match self {
             Code::Sending(sending) => sending.owes_idle = true,
             Code::Proxy(proxy) => proxy.on_idle(),
-            Code::Processor(_) | Code::Receiving(_) => {}
+            Code::Processor(processor) => return defer(&mut **processor, Marker::Idle),
+            Code::Receiving(_) => {}
         }
+        false
     }
 
     /// Handles a latency marker created at `born`. Returns true if the code forwards the marker
@@ -138,7 +140,10 @@ impl Code {
         match self {
             Code::Sending(sending) => sending.on_latency(born)?,
             Code::Proxy(proxy) => proxy.on_latency(born)?,
-            Code::Processor(_) | Code::Receiving(_) => return Ok(false),
+            Code::Processor(processor) => {
+                return Ok(defer(&mut **processor, Marker::Latency(born)));
+            }
+            Code::Receiving(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -166,4 +171,10 @@ impl Code {
             Code::Receiving(receiving) => receiving.end.close(),
         }
     }
+}
+
+/// Lets a processor defer a marker behind records in another process. Returns true if it does.
+fn defer(processor: &mut dyn Processor, marker: Marker) -> bool {
+    let deferral = processor.marker_deferral();
+    deferral.is_some_and(|deferral| deferral.defer(marker))
 }
