@@ -60,6 +60,7 @@ fn an_object_of_several_parts_is_published_once_wherever_its_publication_was_int
     let sink = supplier(&folder);
     let mut driven = Driven::new(&sink, "interrupted", (0, 1));
     driven.write(0..NUMBERS);
+    driven.write(NUMBERS..2 * NUMBERS);
     let snapshot = ended(&mut driven, 1);
     let parts = folder.staged();
     assert!(parts.len() > 1, "{parts:?}");
@@ -75,7 +76,7 @@ fn an_object_of_several_parts_is_published_once_wherever_its_publication_was_int
         let objects = folder.objects();
         assert_eq!(objects.len(), 1);
         let lines = objects[0].1.split(|byte| *byte == b'\n').count();
-        assert_eq!(lines as u64, NUMBERS + 1);
+        assert_eq!(lines as u64, 2 * NUMBERS + 1);
         assert_eq!(folder.staged(), [""; 0]);
     }
 }
