@@ -1,6 +1,8 @@
 //! CPU time of a job from Kafka to Redis that fetches, filters, aggregates and writes, by part.
 
 #[cfg(all(feature = "kafka", feature = "redis"))]
+mod columns;
+#[cfg(all(feature = "kafka", feature = "redis"))]
 mod cpu_times;
 #[cfg(all(feature = "kafka", feature = "redis"))]
 mod measured;
@@ -27,6 +29,9 @@ pub struct BreakdownParams {
     /// Number of cooperative threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: u32,
+    /// Compute in Arrow columns instead of rows
+    #[arg(long)]
+    pub columns: bool,
 }
 
 /// Runs the benchmark; `progress` receives status texts.

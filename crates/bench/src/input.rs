@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::noise;
 use crate::report::{Report, machine, rounded, throughput};
-use crate::usage::{Stopwatch, reset_peak};
+use crate::usage::{Stopwatch, reset_peak, with_peak};
 
 /// The disorder of the events that the query accepts: they are in order.
 const OUT_OF_ORDER: std::time::Duration = std::time::Duration::ZERO;
@@ -47,8 +47,8 @@ pub fn run(params: &InputParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let bytes = std::fs::metadata(&input).map_or(0, |file| file.len());
     progress("running the plain loop");
     let before = Stopwatch::begin();
-    let expected =
-        plain::results(params, &input).map_err(|error| failed("read the input", error))?;
+    let (expected, plain_peak_mb) = with_peak(|| plain::results(params, &input));
+    let expected = expected.map_err(|error| failed("read the input", error))?;
     let plain = before.spent();
     progress("measuring the machine's background noise");
     let noise = noise::measure_noise(params.threads, std::time::Duration::from_secs(1))?;
@@ -62,6 +62,7 @@ pub fn run(params: &InputParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let results = plain::count_lines(&output).map_err(|error| failed("read the results", error))?;
     progress("running DuckDB, if it is installed");
     let duckdb = duckdb::run(params, &input, &directory.path().join("duckdb.out"));
+    let peak = |mebibytes: Option<f64>| json!(mebibytes.map(|it| rounded(it, 10.0)));
     let per_cpu_second = |cpu: f64| rounded(events as f64 / cpu, 1.0);
     let mut figures = throughput(events, spent);
     figures.extend([
@@ -77,6 +78,7 @@ pub fn run(params: &InputParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
             "baseline_events_per_cpu_s",
             json!(plain.per_cpu_second(events).map(f64::round)),
         ),
+        ("baseline_rss_mb", peak(plain_peak_mb)),
         (
             "duckdb_events_per_cpu_s",
             json!(duckdb.map(|duckdb| per_cpu_second(duckdb.cpu_s))),
@@ -85,6 +87,7 @@ pub fn run(params: &InputParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
             "duckdb_wall_s",
             json!(duckdb.map(|duckdb| rounded(duckdb.wall_s, 1e3))),
         ),
+        ("duckdb_rss_mb", peak(duckdb.map(|duckdb| duckdb.rss_mb))),
     ]);
     figures.extend(machine(spent, noise));
     Ok(Report {
@@ -98,6 +101,7 @@ fn pipeline(params: &InputParams, input: &Path, output: &Path) -> Result<Pipelin
     let query = match params.query {
         InputQuery::Q1 => Query::Q1,
         InputQuery::Q5 => Query::Q5,
+        InputQuery::Words if params.columns => return Ok(words::column_pipeline(input, output)),
         InputQuery::Words => return Ok(words::pipeline(input, output)),
     };
     let run = QueryRun {
@@ -137,6 +141,7 @@ mod tests {
             json(InputQuery::Q5, false),
             json(InputQuery::Q5, true),
             json(InputQuery::Words, false),
+            json(InputQuery::Words, true),
             csv(InputQuery::Q1, false),
             csv(InputQuery::Q1, true),
             csv(InputQuery::Q5, false),
@@ -158,6 +163,9 @@ mod tests {
                 "{report:?}"
             );
             assert!(report.figure("results").as_u64() > Some(0), "{report:?}");
+            for peak in ["rss_mb", "baseline_rss_mb"] {
+                assert!(report.figure(peak).as_f64() > Some(1.0), "{report:?}");
+            }
         }
     }
 }

@@ -74,6 +74,14 @@ pub(crate) fn reset_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
+/// Runs `work`, and returns its result with the peak resident memory of this process meanwhile, in
+/// mebibytes.
+pub(crate) fn with_peak<R>(work: impl FnOnce() -> R) -> (R, Option<f64>) {
+    reset_peak();
+    let result = work();
+    (result, peak_resident_mb())
+}
+
 /// The elapsed time between two moments, and the CPU time used in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {

@@ -4,12 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
+use object_store::client::{HttpConnector, ReqwestConnector};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use url::Url;
 
+use crate::part_copy::PartCopier;
+
 const SCHEME: &str = "s3://";
+/// The region of a client without one.
+const DEFAULT_REGION: &str = "us-east-1";
 /// The timeout of a request.
 const REQUEST: Duration = Duration::from_secs(30);
 /// The timeout of a connection attempt.
@@ -118,11 +123,15 @@ impl BucketPrefix {
         text
     }
 
-    /// Creates a client with these `credentials`, or with those of the environment if `None`.
+    /// Creates a client with these `credentials`, or with those of the environment if `None`, and a
+    /// maker of copies within uploads.
     ///
     /// # Errors
     /// `InvalidConfig` if the client's configuration is invalid.
-    pub fn client(&self, credentials: Option<&Credentials>) -> Result<AmazonS3> {
+    pub(crate) fn client(
+        &self,
+        credentials: Option<&Credentials>,
+    ) -> Result<(AmazonS3, PartCopier)> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
         if let Some(credentials) = credentials {
             builder = builder
@@ -142,7 +151,18 @@ impl BucketPrefix {
             .with_timeout(REQUEST)
             .with_connect_timeout(CONNECT)
             .with_allow_http(is_plain);
-        builder
+        let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+        let invalid = |error: object_store::Error| {
+            senseless(&format!("{SCHEME}{}", self.bucket), error.to_string())
+        };
+        let copier = PartCopier {
+            http: ReqwestConnector::default()
+                .connect(&options)
+                .map_err(invalid)?,
+            region: region.unwrap_or_else(|| DEFAULT_REGION.to_string()),
+            bucket: self.bucket.clone(),
+        };
+        let client = builder
             .with_client_options(options)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_retry(RetryConfig {
@@ -155,8 +175,8 @@ impl BucketPrefix {
                 max_retries: MAX_RETRIES,
                 retry_timeout: RETRY_TIMEOUT,
             })
-            .build()
-            .map_err(|error| senseless(&format!("{SCHEME}{}", self.bucket), error.to_string()))
+            .build();
+        Ok((client.map_err(invalid)?, copier))
     }
 }
 

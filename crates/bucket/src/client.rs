@@ -1,19 +1,22 @@
 //! Blocking clients for buckets.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, OutageReporter, Result};
-use object_store::Error as StoreError;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3;
+use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
 use tokio::runtime::Runtime;
 
 use crate::address::{BucketPrefix, Credentials};
 use crate::failure::{is_unavailable, reason};
+use crate::part_copy::PartCopier;
 
 /// The interval at which a waiting caller is asked if it still waits.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -22,11 +25,15 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// attempt already.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// The number of parts of a concatenation that are copied at a time.
+const COPIES_IN_FLIGHT: usize = 8;
+
 /// A client for a prefix of a bucket, with its own thread.
 ///
 /// Calls block. They can be made on threads of other runtimes.
 pub struct Bucket {
     store: Arc<AmazonS3>,
+    copier: Arc<PartCopier>,
     prefix: Path,
     place: String,
     outage: OutageReporter,
@@ -86,8 +93,10 @@ impl Bucket {
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
             })?;
+        let (store, copier) = address.client(credentials)?;
         Ok(Bucket {
-            store: Arc::new(address.client(credentials)?),
+            store: Arc::new(store),
+            copier: Arc::new(copier),
             prefix: address.prefix.clone(),
             place: address.place(),
             outage: OutageReporter::new(address.place()),
@@ -175,6 +184,38 @@ impl Bucket {
         }
     }
 
+    /// Starts the removal of objects, as far as the store allows it.
+    pub fn start_removal(&self, objects: Vec<Path>) -> PendingRequest<()> {
+        self.start(move |store| {
+            let objects = objects.clone().into_iter().map(Ok);
+            async move {
+                let removed = store.delete_stream(stream::iter(objects).boxed());
+                let failed = removed.filter_map(|removed| ready(removed.err()));
+                let unavailable = failed.filter(|error| ready(is_unavailable(error)));
+                match unavailable.boxed().next().await {
+                    None => Ok(()),
+                    Some(error) => Err(error),
+                }
+            }
+        })
+    }
+
+    /// Starts the concatenation of objects within the store. It replaces the object `to` as a whole
+    /// or not at all, and leaves the others. All but the last have at least 5 MiB. It is repeated
+    /// as in [`start`](Self::start).
+    pub fn start_concatenation(&self, from: Vec<Path>, to: Path) -> PendingRequest<()> {
+        let copier = Arc::clone(&self.copier);
+        self.start(move |store| {
+            let (copier, from, to) = (Arc::clone(&copier), from.clone(), to.clone());
+            async move {
+                match &from[..] {
+                    [only] => store.copy(only, &to).await,
+                    _ => concatenate(&store, &copier, &from, &to).await,
+                }
+            }
+        })
+    }
+
     /// Makes a request, and waits for its result as long as `go_on` returns true, which is called
     /// ten times a second. The request is repeated while the store is unavailable.
     ///
@@ -199,6 +240,31 @@ impl Bucket {
             }
         }
     }
+}
+
+async fn concatenate(
+    store: &AmazonS3,
+    copier: &PartCopier,
+    from: &[Path],
+    to: &Path,
+) -> std::result::Result<(), StoreError> {
+    let upload = store.create_multipart(to).await?;
+    // Collected first: the compiler does not prove that a lazy iterator of them can be sent.
+    let mut copies = Vec::with_capacity(from.len());
+    for (index, from) in from.iter().enumerate() {
+        copies.push(copier.copy(store, from, (to, &upload, index)));
+    }
+    let copies = stream::iter(copies).buffered(COPIES_IN_FLIGHT);
+    let parts: std::result::Result<Vec<PartId>, _> = copies.try_collect().await;
+    let completed = match parts {
+        Ok(parts) => store.complete_multipart(to, &upload, parts).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if completed.is_err() {
+        // The parts of an upload that is not aborted are no object.
+        let _ = store.abort_multipart(to, &upload).await;
+    }
+    completed
 }
 
 impl fmt::Debug for Bucket {

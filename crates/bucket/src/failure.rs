@@ -61,12 +61,6 @@ pub fn is_missing(error: &StoreError) -> bool {
     matches!(error, StoreError::NotFound { .. }) && !error.to_string().contains("NoSuchBucket")
 }
 
-/// Returns true if the error means that the store does not have the parts of an upload. MinIO
-/// answers so after an interrupted completion, whether the object exists or not.
-pub fn lacks_parts(error: &StoreError) -> bool {
-    matches!(error, StoreError::Generic { .. }) && error.to_string().contains("InvalidPart")
-}
-
 /// Returns true if the error means that the object has changed since it was opened.
 pub fn is_changed(error: &StoreError) -> bool {
     matches!(error, StoreError::Precondition { .. }) || has_status(error, 412)

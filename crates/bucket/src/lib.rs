@@ -27,10 +27,11 @@
 mod address;
 mod client;
 mod failure;
+mod part_copy;
 
 pub use address::{BucketPrefix, Credentials, check_address, is_address};
 pub use client::{Bucket, PendingRequest, RequestError};
 pub use failure::{
     failed, has_no_bucket, is_access_denied, is_changed, is_missing, is_not_implemented,
-    is_unavailable, lacks_parts, reason,
+    is_unavailable, reason,
 };

@@ -379,7 +379,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "QUERY")]
     pub query: String,
     /// File of events from `ardea nexmark generate`, `-` for standard input; may be compressed. For
-    /// q1, q2, q5, q7 and q13 also a CSV file of bids
+    /// q1, q2, q5, q7 and q13 also a CSV file of bids; in columns also Parquet
     #[arg(long, short, value_name = "FILE")]
     pub input: PathBuf,
     /// Output file, `-` for standard output; compressed if its name ends in .gz or .zst
@@ -401,6 +401,12 @@ pub struct QueryArgs {
     /// the file
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub out_of_order: Option<Duration>,
+    /// Compute in Arrow columns: the default of a program built with the feature `columns`
+    #[arg(long, conflicts_with = "rows")]
+    pub columns: bool,
+    /// Compute in rows; the results are the same
+    #[arg(long)]
+    pub rows: bool,
 }
 
 /// Parses a number of a container or an instance.

@@ -2,6 +2,8 @@
 
 mod builder;
 mod csv;
+mod field_tree;
+mod fields;
 mod json;
 mod json_scanner;
 mod text;
@@ -11,10 +13,10 @@ mod tests;
 
 use std::fmt;
 
-use ardea_connectors::format::{BatchDecode, Decode, Framing};
+use ardea_connectors::format::{BatchDecode, BatchFields, Decode, FieldRecord, Framing};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
 
 use crate::batch::ColumnBatch;
 use builder::Columns;
@@ -103,6 +105,8 @@ pub struct ColumnDecoder {
 enum Reader {
     Json(JsonReader),
     Csv(CsvReader),
+    /// Lines of text, for the only column.
+    Lines,
 }
 
 impl ColumnDecoder {
@@ -152,6 +156,24 @@ impl ColumnDecoder {
         })
     }
 
+    /// Creates a decoder of lines of text. The schema has one column, of the type `Utf8`. A blank
+    /// line is a record.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] for another schema.
+    pub fn lines(schema: SchemaRef) -> Result<Self> {
+        let fields = schema.fields().iter();
+        if !fields.map(|field| field.data_type()).eq([&DataType::Utf8]) {
+            let what = "lines of text are read into another schema than one column of text";
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint("leave the schema out"));
+        }
+        Ok(ColumnDecoder {
+            columns: Columns::new(schema, BATCH_ROWS)?,
+            reader: Reader::Lines,
+            batch_rows: BATCH_ROWS,
+        })
+    }
+
     /// Reads each line of CSV as a record: quoted fields must not contain newlines. Then the
     /// instances of a source can share large files.
     pub fn single_line(mut self) -> Self {
@@ -190,7 +212,7 @@ impl ColumnDecoder {
 impl Decode<()> for ColumnDecoder {
     fn framing(&self) -> Framing {
         match &self.reader {
-            Reader::Json(_) => Framing::Lines,
+            Reader::Json(_) | Reader::Lines => Framing::Lines,
             Reader::Csv(reader) => reader.framing,
         }
     }
@@ -207,14 +229,14 @@ impl Decode<()> for ColumnDecoder {
 
     fn fields(&self) -> Option<usize> {
         match &self.reader {
-            Reader::Json(_) => None,
+            Reader::Json(_) | Reader::Lines => None,
             Reader::Csv(reader) => reader.fields(),
         }
     }
 
     fn awaits_header(&self) -> bool {
         match &self.reader {
-            Reader::Json(_) => false,
+            Reader::Json(_) | Reader::Lines => false,
             Reader::Csv(reader) => reader.fields().is_none(),
         }
     }
@@ -224,6 +246,7 @@ impl Decode<()> for ColumnDecoder {
         let read = match &mut self.reader {
             Reader::Json(reader) => reader.read(frame, &mut self.columns),
             Reader::Csv(reader) => reader.read(frame, &mut self.columns),
+            Reader::Lines => text::read_line(frame, &mut self.columns),
         };
         let finished = match read {
             Ok(true) => self.columns.finish_row().map(Some),
@@ -263,5 +286,20 @@ impl BatchDecode for ColumnDecoder {
             0 => Ok(None),
             _ => ColumnBatch::new(self.finish()?, times.to_vec()).map(Some),
         }
+    }
+}
+
+impl BatchFields for ColumnDecoder {
+    /// Adds a record to the columns of JSON: those of the same names or paths.
+    fn decode_fields(&mut self, record: &dyn FieldRecord) -> Result<(), String> {
+        let Reader::Json(reader) = &self.reader else {
+            return Err("the columns of lines of text have no fields".to_string());
+        };
+        let read = fields::read(record, &reader.root, &mut self.columns);
+        let finished = read.and_then(|()| self.columns.finish_row());
+        finished.map_err(|reason| {
+            self.columns.discard_row();
+            reason.into_string()
+        })
     }
 }

@@ -1,6 +1,6 @@
-//! Files of JSON lines, CSV and Parquet as sources and sinks of columns.
+//! Files of JSON lines, CSV, text and Parquet as sources and sinks of columns.
 //!
-//! Reading: [`json_lines`], [`csv()`], and with the feature `parquet` `parquet`. Writing:
+//! Reading: [`json_lines`], [`csv()`], [`lines`], and with the feature `parquet` `parquet`. Writing:
 //! [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options of a
 //! format. The sinks are [`FileSink`]s: they rotate, compress, and write each
 //! record exactly once in a job with state.
@@ -14,7 +14,7 @@ use ardea_connectors::OnDamage;
 use ardea_connectors::files::{self, FileSink, FileSource};
 use ardea_connectors::inference::{InferredFormat, infer_file};
 use ardea_core::{Bounded, Error, ErrorCode, OnError, Parallelism, Result, Source};
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::batch::ColumnBatch;
 use crate::decode::{BATCH_ROWS, ColumnDecoder, FieldPath};
@@ -30,7 +30,15 @@ const SAMPLE_RECORDS: usize = 1000;
 
 /// Returns a source of the columns of files with one JSON object per line.
 pub fn json_lines(path: impl AsRef<Path>) -> ColumnFiles {
-    ColumnFiles::new(path.as_ref(), None)
+    ColumnFiles::new(path.as_ref(), TextFormat::JsonLines)
+}
+
+/// Returns a source of the lines of files of text, in the column `line`; see
+/// [`Columns::split_words`](crate::Columns::split_words).
+pub fn lines(path: impl AsRef<Path>) -> ColumnFiles {
+    let line = Field::new("line", DataType::Utf8, false);
+    let files = ColumnFiles::new(path.as_ref(), TextFormat::Lines);
+    files.schema(Arc::new(Schema::new(vec![line])))
 }
 
 /// Returns a source of the columns of CSV files with a header.
@@ -39,7 +47,7 @@ pub fn csv(path: impl AsRef<Path>) -> ColumnFiles {
         delimiter: b',',
         single_line: false,
     };
-    ColumnFiles::new(path.as_ref(), Some(csv))
+    ColumnFiles::new(path.as_ref(), TextFormat::Csv(csv))
 }
 
 /// Returns a sink that writes each record as a line of JSON; see [`JsonEncoder`].
@@ -108,6 +116,15 @@ pub(crate) enum ColumnSelection {
     Schema(SchemaRef),
 }
 
+/// The format of the files.
+#[derive(Clone, Copy, Debug)]
+enum TextFormat {
+    JsonLines,
+    Csv(CsvOptions),
+    /// Lines of text, with one column.
+    Lines,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct CsvOptions {
     delimiter: u8,
@@ -156,8 +173,7 @@ struct CsvOptions {
 #[must_use = "a source does nothing until it is read"]
 pub struct ColumnFiles {
     path: PathBuf,
-    /// The options of CSV; `None` for JSON lines.
-    csv: Option<CsvOptions>,
+    format: TextFormat,
     columns: ColumnSelection,
     suffix: Option<String>,
     parallelism: Option<Parallelism>,
@@ -170,10 +186,10 @@ pub struct ColumnFiles {
 }
 
 impl ColumnFiles {
-    fn new(path: &Path, csv: Option<CsvOptions>) -> Self {
+    fn new(path: &Path, format: TextFormat) -> Self {
         ColumnFiles {
             path: path.to_path_buf(),
-            csv,
+            format,
             columns: ColumnSelection::All,
             suffix: None,
             parallelism: None,
@@ -200,7 +216,7 @@ impl ColumnFiles {
 
     /// Sets the delimiter of CSV, such as `b';'` or `b'\t'`.
     pub fn delimiter(mut self, delimiter: u8) -> Self {
-        if let Some(csv) = &mut self.csv {
+        if let TextFormat::Csv(csv) = &mut self.format {
             csv.delimiter = delimiter;
         }
         self
@@ -209,7 +225,7 @@ impl ColumnFiles {
     /// Reads each line of CSV as a record, so that instances can share large files; see
     /// [`ColumnDecoder::single_line`].
     pub fn single_line(mut self) -> Self {
-        if let Some(csv) = &mut self.csv {
+        if let TextFormat::Csv(csv) = &mut self.format {
             csv.single_line = true;
         }
         self
@@ -273,9 +289,15 @@ impl ColumnFiles {
     /// Returns the columns, and the path of each.
     fn bind(&self) -> Result<(SchemaRef, Vec<FieldPath>)> {
         let inferred = || -> Result<InferredColumns> {
-            let format = match &self.csv {
-                None => InferredFormat::JsonLines,
-                Some(csv) => InferredFormat::Csv(csv.delimiter),
+            let format = match &self.format {
+                TextFormat::JsonLines => InferredFormat::JsonLines,
+                TextFormat::Csv(csv) => InferredFormat::Csv(csv.delimiter),
+                TextFormat::Lines => {
+                    let what = "columns of lines of text were chosen";
+                    return Err(Error::new(ErrorCode::InvalidJob, what)
+                        .because("the only column is \"line\"")
+                        .hint("leave columns(…) out"));
+                }
             };
             let first = files::first_listed(&self.path, self.suffix.as_deref())?;
             if std::fs::metadata(&first).is_ok_and(|of| !of.is_file()) {
@@ -305,9 +327,10 @@ impl ColumnFiles {
         schema: SchemaRef,
         paths: Vec<FieldPath>,
     ) -> Result<Source<ColumnRecord, Bounded>> {
-        let decoder = match &self.csv {
-            None => ColumnDecoder::json_at(schema, &paths)?,
-            Some(csv) => {
+        let decoder = match &self.format {
+            TextFormat::JsonLines => ColumnDecoder::json_at(schema, &paths)?,
+            TextFormat::Lines => ColumnDecoder::lines(schema)?,
+            TextFormat::Csv(csv) => {
                 let decoder = ColumnDecoder::csv(schema, csv.delimiter)?;
                 match csv.single_line {
                     true => decoder.single_line(),

@@ -1,6 +1,7 @@
 //! Keys made of columns, with the canonical bytes of the same keys in Rust.
 
 mod encoded;
+mod group_index;
 mod group_key;
 mod scatter;
 
@@ -18,6 +19,7 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 pub(crate) use encoded::EncodedKeys;
+pub(crate) use group_index::GroupIndex;
 pub use group_key::GroupKey;
 pub use scatter::ColumnScatter;
 

@@ -8,13 +8,14 @@
 //!
 //! * [`ColumnBatch`], [`ColumnCodec`]: batches, and their form between processes;
 //! * [`Expr`], [`col`], [`BoundExpr`]: expressions, bound to a schema once;
-//! * [`files`]: files of JSON lines, CSV and Parquet (feature `parquet`), decoded only into the
-//!   columns that are asked for, and written from columns;
+//! * [`files`]: files of JSON lines, CSV, text and Parquet (feature `parquet`), decoded only into
+//!   the columns that are asked for, and written from columns;
+//! * `kafka` (feature of that name): messages of JSON, Avro and Protocol Buffers as columns;
 //! * [`ColumnDecoder`]: the decoder of such records; [`JsonEncoder`], [`CsvEncoder`]: their
 //!   encoders;
 //! * [`Columns`], [`IntoColumns`]: the API of pipelines;
-//! * [`ColumnFilterP`], [`ProjectP`], [`ColumnStampP`], [`RowsOfColumnsP`], [`ColumnsOfRowsP`]:
-//!   steps on single records;
+//! * [`ColumnFilterP`], [`ProjectP`], [`SplitTextP`], [`ColumnStampP`], [`RowsOfColumnsP`],
+//!   [`ColumnsOfRowsP`]: steps on single records;
 //! * [`KeyColumns`], [`ColumnScatter`]: keys, with the partitions of the same keys in Rust;
 //! * [`ColumnRollingP`], [`ColumnDistinctP`]: steps with a state per key;
 //! * [`AggregateExpr`], [`ColumnSliceP`], [`AccumulatorCombine`], [`ColumnSessionP`],
@@ -37,6 +38,8 @@
 pub use {arrow_array, arrow_schema};
 
 pub mod files;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 
 mod arrow_format;
 mod batch;
@@ -76,7 +79,7 @@ pub use key::{ColumnScatter, GroupKey, KeyColumns};
 pub use keyed::{ColumnDistinctP, ColumnRollingP};
 pub use rows::{ColumnsOfRowsP, RowsOfColumnsP};
 pub use sink::ColumnSink;
-pub use steps::{ColumnFilterP, ColumnStampP, ProjectP, record_errors};
+pub use steps::{ColumnFilterP, ColumnStampP, ProjectP, SplitTextP, TextValues, record_errors};
 pub use stream::{ColumnRecord, ColumnSource, Columns, IntoColumns, KeyedColumns, WindowedColumns};
 pub use top::{TopRecords, all_with_max, top_n};
 pub use window::{

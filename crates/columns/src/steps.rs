@@ -4,6 +4,7 @@ mod expr_list;
 mod filter;
 mod forward;
 mod project;
+mod split;
 mod stamp;
 mod tee;
 
@@ -15,5 +16,6 @@ pub(crate) use expr_list::{ExprList, text_of};
 pub use filter::ColumnFilterP;
 pub(crate) use forward::ForwardP;
 pub use project::ProjectP;
+pub use split::{SplitTextP, TextValues};
 pub use stamp::ColumnStampP;
 pub(crate) use tee::ColumnTeeP;

@@ -3,6 +3,7 @@
 mod bound_aggregates;
 mod joins;
 mod keyed;
+mod source_filters;
 mod top;
 mod windowed;
 
@@ -24,10 +25,13 @@ use crate::expr::{BoundExpr, Expr};
 use crate::key::KeyColumns;
 use crate::rows::{ColumnsOfRowsP, RowsOfColumnsP};
 use crate::sink::ColumnSink;
-use crate::steps::{ColumnFilterP, ColumnStampP, ColumnTeeP, ForwardP, ProjectP};
+use crate::steps::{
+    ColumnFilterP, ColumnStampP, ColumnTeeP, ForwardP, ProjectP, SplitTextP, TextValues,
+};
 use crate::window::ColumnArgument;
 
 pub use keyed::KeyedColumns;
+pub(crate) use source_filters::SourceFilters;
 pub use windowed::WindowedColumns;
 
 /// A record of a stream whose chunks are [`ColumnBatch`](crate::ColumnBatch)es. It has no values.
@@ -78,12 +82,15 @@ pub enum ColumnRecord {}
 pub struct Columns<B, E> {
     stream: Stream<ColumnRecord, B, E>,
     schema: Result<SchemaRef>,
+    /// The filters of the source, while there are only filters after it.
+    filters: Option<SourceFilters>,
 }
 
 /// A source of [`ColumnBatch`](crate::ColumnBatch)es, with their schema.
 pub struct ColumnSource<B> {
     source: Source<ColumnRecord, B>,
     schema: Result<SchemaRef>,
+    filters: Option<SourceFilters>,
 }
 
 impl<B> ColumnSource<B> {
@@ -92,7 +99,15 @@ impl<B> ColumnSource<B> {
         ColumnSource {
             source,
             schema: Ok(schema),
+            filters: None,
         }
+    }
+
+    /// Passes the filters directly after the source to it.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn with_filters(mut self, filters: SourceFilters) -> Self {
+        self.filters = Some(filters);
+        self
     }
 
     #[cfg(test)]
@@ -105,6 +120,7 @@ impl<B> ColumnSource<B> {
         ColumnSource {
             source: Source::new(name, failing(&error)),
             schema: Err(error),
+            filters: None,
         }
     }
 }
@@ -112,10 +128,15 @@ impl<B> ColumnSource<B> {
 impl<B: Boundedness> Columns<B, Untimed> {
     /// Adds a source to a pipeline, such as [`files::json_lines`](crate::files::json_lines).
     pub fn read_from(pipeline: &Pipeline, source: impl Into<ColumnSource<B>>) -> Self {
-        let ColumnSource { source, schema } = source.into();
+        let ColumnSource {
+            source,
+            schema,
+            filters,
+        } = source.into();
         Columns {
             stream: pipeline.read_from(source),
             schema,
+            filters,
         }
     }
 }
@@ -130,6 +151,7 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream,
             schema: Ok(schema),
+            filters: None,
         }
     }
 
@@ -148,17 +170,27 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream: self.stream.extend_with(kind, make),
             schema,
+            filters: None,
         }
     }
 
-    /// Emits the records for which the condition is true. Null counts as false.
+    /// Emits the records for which the condition is true. Null counts as false. Directly after a
+    /// source of Parquet, it also keeps row groups without such records from being read.
     pub fn filter(self, condition: impl Into<Expr>) -> Self {
         let condition = condition.into();
-        self.step("filter", |schema| {
+        let filters = self.filters.clone();
+        if let Some(filters) = &filters {
+            filters.add(&condition);
+        }
+        let filtered = self.step("filter", |schema| {
             let bound = condition.bind_condition(schema)?;
             let make = supplier(move || Ok(ColumnFilterP::new(bound.clone())));
             Ok((Arc::clone(schema), make))
-        })
+        });
+        Columns {
+            filters,
+            ..filtered
+        }
     }
 
     /// Passes the records to processes of `command`, one per instance, in Arrow batches. Emits the
@@ -192,6 +224,52 @@ impl<B: Boundedness, E> Columns<B, E> {
         })
     }
 
+    /// Replaces each record by one for each word of a text column: the texts between white space of
+    /// ASCII. The words are in the column `name`, in the place of `column`; other columns are
+    /// repeated.
+    ///
+    /// ```
+    /// use ardea_columns::{Columns, count, files};
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// #[derive(serde::Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    /// struct Word { word: String, count: i64 }
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("text");
+    /// std::fs::write(&path, "to be or\nnot to be\n")?;
+    /// let p = Pipeline::new("words");
+    /// let words = Columns::read_from(&p, files::lines(&path))
+    ///     .split_words("line", "word")
+    ///     .key_by(["word"])
+    ///     .aggregate("count", [count().alias("count")])
+    ///     .rows::<Word>()
+    ///     .collect();
+    /// p.run()?;
+    /// assert_eq!(words.take_sorted()[0], Word { word: "be".to_string(), count: 2 });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn split_words(self, column: impl Into<String>, name: impl Into<String>) -> Self {
+        self.split_text(column, name, |text, words| {
+            text.split_ascii_whitespace()
+                .for_each(|word| words.push(word));
+        })
+    }
+
+    /// Works like [`split_words`](Self::split_words) with a function that splits a text.
+    pub fn split_text<F>(self, column: impl Into<String>, name: impl Into<String>, split: F) -> Self
+    where
+        F: Fn(&str, &mut TextValues) + Clone + Send + Sync + 'static,
+    {
+        let (column, name) = (column.into(), name.into());
+        self.step("split", |schema| {
+            let input = Arc::clone(schema);
+            let make = move || SplitTextP::new(&input, &column, &name, split.clone());
+            let schema = Arc::clone(make()?.schema());
+            Ok((schema, supplier(make)))
+        })
+    }
+
     /// Assigns each record the event time of a column or expression. A record without a valid time
     /// becomes a dead letter.
     pub fn with_timestamps(
@@ -209,6 +287,16 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream: timed.stream.with_source_time(),
             schema: timed.schema,
+            filters: None,
+        }
+    }
+
+    /// Uses the event times that the source has assigned, such as those of Kafka.
+    pub fn with_source_time(self) -> Columns<B, Timed> {
+        Columns {
+            stream: self.stream.with_source_time(),
+            schema: self.schema,
+            filters: self.filters,
         }
     }
 
@@ -227,6 +315,7 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream: self.stream.exchange_with(name, way, make),
             schema: self.schema,
+            filters: None,
         }
     }
 
@@ -241,6 +330,7 @@ impl<B: Boundedness, E> Columns<B, E> {
         let second = Columns {
             stream: first.stream.second_output(),
             schema: first.schema.clone(),
+            filters: None,
         };
         (first, second)
     }
@@ -278,6 +368,7 @@ impl<T: Serialize + Send + 'static, B: Boundedness, E> IntoColumns<B, E> for Str
         Columns {
             stream: self.extend_with("columns", make),
             schema: Ok(schema),
+            filters: None,
         }
     }
 }

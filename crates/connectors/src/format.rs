@@ -26,6 +26,7 @@
 mod borrowed;
 mod checked;
 mod csv;
+mod fields;
 mod json;
 mod lines;
 mod non_finite;
@@ -38,6 +39,7 @@ use crate::files::OutputContent;
 
 pub use borrowed::{DecodeWith, RawRecord};
 pub use csv::Csv;
+pub use fields::{BatchFields, FieldRecord, FieldValue, SubsecondUnit};
 pub use json::{JsonLines, LossyJsonLines};
 pub use lines::{Debugged, Lines, MultilineText};
 pub use non_finite::NonFinite;

@@ -147,6 +147,12 @@ impl Framer {
         self.passed = TrailingBytes::behind(before);
     }
 
+    /// Returns the size of the buffer in bytes.
+    #[cfg(test)]
+    pub fn room(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Sets the number of fields of each further record; `None` if it is not fixed.
     pub fn expect_fields(&mut self, fields: Option<usize>) {
         self.expected_fields = fields;

@@ -68,19 +68,22 @@ mod source;
 mod topics;
 
 #[cfg(feature = "avro")]
-pub use avro::{Avro, AvroDecoder, AvroValues};
+pub use avro::{Avro, AvroBatchDecoder, AvroBatches, AvroDecoder, AvroValues};
 pub use cpu_accounting::SourceCosts;
 pub use dead_letters::{DeadLetterTopic, dead_letters};
 pub use message::{Message, Record};
 pub use positions::{EmittedPositions, Positions, Start};
 #[cfg(feature = "protobuf")]
-pub use protobuf::{Protobuf, ProtobufDecoder, ProtobufValues};
+pub use protobuf::{
+    Protobuf, ProtobufBatchDecoder, ProtobufBatches, ProtobufDecoder, ProtobufValues,
+};
 #[cfg(any(feature = "avro", feature = "protobuf"))]
 pub use schema_registry::SchemaRegistry;
 pub use security::{Sasl, Tls};
 pub use sink::{KafkaSink, Outgoing, write};
 pub use source::decoders::{
-    DecodeMessage, Decoder, FormatDecoder, FunctionDecoder, MessageDecoder,
+    BatchMessageDecoder, DecodeMessage, DecodeMessageBatch, Decoder, FormatDecoder,
+    FunctionDecoder, MessageDecoder,
 };
 pub use source::{KafkaSource, read};
 pub use topics::Topics;

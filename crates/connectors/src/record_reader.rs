@@ -215,6 +215,14 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         &mut self.decoder
     }
 
+    /// Returns the number of blocks of a file whose records have not all been emitted, and the
+    /// memory for bytes of the stream.
+    #[cfg(test)]
+    pub fn in_flight(&self) -> (usize, usize) {
+        let blocks = self.blocks.as_ref().map_or(0, |blocks| blocks.in_flight());
+        (blocks, self.framer.room())
+    }
+
     /// Starts a new stream.
     pub fn begin(&mut self, origin: impl Into<Arc<str>>) {
         self.origin = origin.into();

@@ -13,6 +13,7 @@ use ardea_pipeline::{Pipeline, WatermarkPolicy, Window, WindowResult};
 use serde_json::json;
 
 use super::BreakdownParams;
+use super::columns::{self, CampaignSum};
 use super::cpu_times::{CpuTimes, Shares};
 use super::work::{self, Event, amount, campaign, event, is_wanted, replayed, time};
 use crate::bounds::{check_threads, refused};
@@ -42,8 +43,14 @@ pub(super) fn run(params: &BreakdownParams, progress: &mut dyn FnMut(&str)) -> R
     fill(params, &topic)?;
     progress("reading, filtering, aggregating and writing to Redis");
     let measured = measure(params, &topic)?;
-    progress("running the same functions in a plain loop");
-    let user = replayed(params.records);
+    // Expressions on columns are functions of the engine.
+    let user = match params.columns {
+        true => Duration::ZERO,
+        false => {
+            progress("running the same functions in a plain loop");
+            replayed(params.records)
+        }
+    };
     Ok(report(params, &measured, user))
 }
 
@@ -80,22 +87,35 @@ fn fill(params: &BreakdownParams, topic: &str) -> Result<()> {
 fn measure(params: &BreakdownParams, topic: &str) -> Result<Measured> {
     let (source, sink) = (Arc::<SourceCosts>::default(), Arc::<SinkCosts>::default());
     let p = Pipeline::new("breakdown");
-    let events = read(&params.kafka, topic).json::<Event>().until_present();
-    p.read_from(events.measure(Arc::clone(&source)).build())
-        .with_source_time()
-        .filter(is_wanted)
-        .key_by(campaign)
-        .window(Window::tumbling(work::WINDOW))
-        .aggregate("sum", sum(amount))
-        .write_to_local(
+    let messages = read(&params.kafka, topic).until_present();
+    let messages = messages.measure(Arc::clone(&source));
+    match params.columns {
+        true => columns::aggregate(&p, messages).write_to_local(
             write_redis(
                 &params.redis,
-                |result: &WindowResult<u32, i128>, commands: &mut Commands| {
-                    commands.hset("ardea-bench", result.key, result.value);
+                |result: &CampaignSum, commands: &mut Commands| {
+                    commands.hset("ardea-bench", result.campaign, result.sum.unwrap_or(0));
                 },
             )
             .measure(Arc::clone(&sink)),
-        );
+        ),
+        false => p
+            .read_from(messages.json::<Event>().build())
+            .with_source_time()
+            .filter(is_wanted)
+            .key_by(campaign)
+            .window(Window::tumbling(work::WINDOW))
+            .aggregate("sum", sum(amount))
+            .write_to_local(
+                write_redis(
+                    &params.redis,
+                    |result: &WindowResult<u32, i128>, commands: &mut Commands| {
+                        commands.hset("ardea-bench", result.key, result.value);
+                    },
+                )
+                .measure(Arc::clone(&sink)),
+            ),
+    }
     let meanwhile = Stopwatch::begin();
     let mut ledger = CpuTimes::open()?;
     let node = node(params)?;
@@ -145,6 +165,10 @@ fn report(params: &BreakdownParams, measured: &Measured, user: Duration) -> Repo
     let mut figures: Vec<Field> = vec![
         ("duration_s", json!(seconds(spent.wall))),
         ("cpu_seconds", json!(seconds(spent.cpu))),
+        (
+            "records_per_cpu_s",
+            json!(spent.per_cpu_second(params.records).map(f64::round)),
+        ),
         ("results", json!(sink.records())),
         ("fetch_threads_s", json!(seconds(ledger.kafka()))),
         ("sink_threads_s", json!(seconds(ledger.redis()))),
@@ -162,6 +186,7 @@ fn report(params: &BreakdownParams, measured: &Measured, user: Duration) -> Repo
             ("kafka", json!(params.kafka)),
             ("records", json!(params.records)),
             ("threads", json!(params.threads)),
+            ("columns", json!(params.columns)),
         ],
         figures,
     }

@@ -7,12 +7,14 @@ use serde_json::Value;
 
 use super::{InputFormat, InputParams, InputQuery};
 
-/// The time that DuckDB used for a query.
+/// The resources that DuckDB used for a query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryTimes {
     /// User and system time of all its threads.
     pub(super) cpu_s: f64,
     pub(super) wall_s: f64,
+    /// The peak resident memory of its process, in mebibytes.
+    pub(super) rss_mb: f64,
 }
 
 /// The program around the query: only the query is timed, not the start of the interpreter.
@@ -26,7 +28,8 @@ def cpu():
     return usage.ru_utime + usage.ru_stime
 wall, before = time.monotonic(), cpu()
 connection.execute(query)
-print(json.dumps({'cpu_s': cpu() - before, 'wall_s': time.monotonic() - wall}))
+rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({'cpu_s': cpu() - before, 'wall_s': time.monotonic() - wall, 'rss_mb': rss_mb}))
 ";
 
 /// The environment variable with the Python interpreter that has the package `duckdb`.
@@ -45,6 +48,7 @@ pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<Q
     Some(QueryTimes {
         cpu_s: times.get("cpu_s")?.as_f64()?,
         wall_s: times.get("wall_s")?.as_f64()?,
+        rss_mb: times.get("rss_mb")?.as_f64()?,
     })
 }
 

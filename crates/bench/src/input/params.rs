@@ -61,9 +61,6 @@ impl InputParams {
                 refused("words are read from text, which has no format").hint("leave --format out")
             );
         }
-        if self.query == InputQuery::Words && self.columns {
-            return Err(refused("words are computed in rows only").hint("leave --columns out"));
-        }
         if self.format == InputFormat::Parquet && !self.columns {
             return Err(refused("Parquet is read by columns only").hint("add --columns"));
         }

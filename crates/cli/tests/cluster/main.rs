@@ -25,6 +25,8 @@ mod stripped;
 #[cfg(feature = "s3")]
 mod buckets;
 mod changes;
+#[cfg(feature = "columns")]
+mod columns;
 mod counts;
 mod deaths;
 mod drains;
@@ -214,6 +216,11 @@ const TESTS: &[Test] = &[
         name: "a_submit_that_is_killed_leaves_a_whole_job_or_none",
         run: submits::a_submit_that_is_killed_leaves_a_whole_job_or_none,
     },
+    #[cfg(feature = "columns")]
+    Test {
+        name: "windows_on_columns_are_published_once_although_workers_are_killed",
+        run: columns::windows_on_columns_are_published_once_although_workers_are_killed,
+    },
     Test {
         name: "what_is_published_is_the_same_whoever_is_killed",
         run: survives::what_is_published_is_the_same_whoever_is_killed,
@@ -326,6 +333,10 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
         }
         return ExitCode::FAILURE;
+    }
+    #[cfg(feature = "columns")]
+    if numbers::is_asked_for() && columns::is_asked_for() {
+        return ardea::main(columns::build);
     }
     if numbers::is_asked_for() && tally::is_asked_for() {
         return ardea::main(tally::build);

@@ -25,6 +25,8 @@ mod interrupts;
 mod keyboard;
 mod metastore;
 mod named_pipes;
+#[cfg(feature = "columns")]
+mod nexmark_run;
 mod orders;
 mod pipes;
 mod replicas;

@@ -83,6 +83,11 @@ impl ColumnBuilder {
         })
     }
 
+    /// Returns the type of the column.
+    pub(super) fn data_type(&self) -> &DataType {
+        self.field.data_type()
+    }
+
     /// Returns the name of the column.
     pub(super) fn name(&self) -> &str {
         self.field.name()
@@ -128,6 +133,16 @@ impl ColumnBuilder {
             Ok(value) if value.is_finite() => values.push(value),
             _ => return Err(format!("column {:?}: {text} is out of range", self.name()).into()),
         }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Appends a float.
+    pub(super) fn push_number(&mut self, value: f64) -> Result<(), Reason> {
+        let Values::Float(values) = &mut self.values else {
+            return Err(self.unexpected(&format!("the number {value}")));
+        };
+        values.push(value);
         self.len += 1;
         Ok(())
     }

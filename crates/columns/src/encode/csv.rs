@@ -106,6 +106,13 @@ impl ColumnEncode for CsvEncoder {
             let what = "records without columns cannot be written as CSV";
             return Err(Error::new(ErrorCode::InvalidJob, what).hint("select(…) a column"));
         }
+        let mut fields = schema.fields().iter();
+        if let Some(list) = fields.find(|field| field.data_type().is_nested()) {
+            let (name, kind) = (list.name(), list.data_type());
+            let what = format!("the column {name:?} of the type {kind} cannot be written as CSV");
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("select(…) the other columns, or write JSON lines or Parquet"));
+        }
         self.schema = Arc::clone(schema);
         self.begin();
         self.header().map(|_| self)
@@ -219,6 +226,7 @@ impl CsvEncoder {
                 ));
             }
             FieldValue::Text(text) => return write_text(text, self.delimiter, out),
+            FieldValue::List(..) => return Err("CSV has no lists".to_string()),
         };
         written.map_err(|error| error.to_string())
     }

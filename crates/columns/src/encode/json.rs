@@ -13,8 +13,8 @@ use crate::error::arrow_error;
 
 /// The format of JSON lines: a JSON object per record, with a field for each column.
 ///
-/// Null is `null`. Timestamps and dates are texts of RFC 3339, and other types than booleans,
-/// numbers and texts are texts too. A record with a float that is NaN or infinite, which JSON does
+/// Null is `null`, and a list is an array. Timestamps and dates are texts of RFC 3339, and other
+/// types than booleans, numbers and texts are texts too. A record with a float that is NaN or infinite, which JSON does
 /// not have, is refused.
 #[derive(Clone, Debug, Default)]
 pub struct JsonEncoder;
@@ -132,7 +132,6 @@ impl<'a> JsonColumns<'a> {
     }
 }
 
-#[inline]
 fn write_value(value: FieldValue<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let written = match value {
         FieldValue::Null => {
@@ -145,6 +144,17 @@ fn write_value(value: FieldValue<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         FieldValue::Float(value) if value.is_finite() => serde_json::to_writer(out, &value),
         FieldValue::Float(value) => return Err(format!("JSON has no number {value}")),
         FieldValue::Text(value) => serde_json::to_writer(out, value),
+        FieldValue::List(values, rows) => {
+            out.push(b'[');
+            for row in rows.clone() {
+                if row > rows.start {
+                    out.push(b',');
+                }
+                values.with_value(row, |value| write_value(value, out))?;
+            }
+            out.push(b']');
+            return Ok(());
+        }
     };
     written.map_err(|error| error.to_string())
 }

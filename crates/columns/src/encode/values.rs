@@ -1,13 +1,14 @@
 //! The values of a column, in few types, for encoders of text.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray, UInt64Array,
 };
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType};
@@ -24,6 +25,8 @@ enum TypedValues<'a> {
     UInt(UInt64Array),
     Float(Float64Array),
     Text(StringArray),
+    /// Lists: their ends, and the values of all of them.
+    Lists(OffsetBuffer<i32>, Box<ColumnValues<'a>>),
     /// The texts of values of other types, and the place of the present one.
     Other(ArrayFormatter<'a>, RefCell<String>),
 }
@@ -36,6 +39,8 @@ pub(super) enum FieldValue<'a> {
     UInt(u64),
     Float(f64),
     Text(&'a str),
+    /// The values in these rows of a column.
+    List(&'a ColumnValues<'a>, Range<usize>),
 }
 
 /// The options of values that are written as texts.
@@ -62,6 +67,11 @@ impl<'a> ColumnValues<'a> {
                 let values = cast(column, &DataType::Utf8)?;
                 TypedValues::Text(values.as_string::<i32>().clone())
             }
+            DataType::List(_) => {
+                let lists = column.as_list::<i32>();
+                let values = ColumnValues::new(lists.values())?;
+                TypedValues::Lists(lists.offsets().clone(), Box::new(values))
+            }
             _ => TypedValues::Other(
                 ArrayFormatter::try_new(column, &OPTIONS)?,
                 RefCell::default(),
@@ -87,6 +97,10 @@ impl<'a> ColumnValues<'a> {
             TypedValues::UInt(values) => FieldValue::UInt(values.value(row)),
             TypedValues::Float(values) => FieldValue::Float(values.value(row)),
             TypedValues::Text(values) => FieldValue::Text(values.value(row)),
+            TypedValues::Lists(offsets, values) => {
+                let (start, end) = (offsets[row] as usize, offsets[row + 1] as usize);
+                FieldValue::List(values, start..end)
+            }
             TypedValues::Other(texts, place) => {
                 let mut text = place.borrow_mut();
                 text.clear();

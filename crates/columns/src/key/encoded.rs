@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ardea_core::PartitionId;
-use arrow_array::Array;
+use arrow_array::{Array, StringArray};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
@@ -18,6 +18,8 @@ pub(crate) enum EncodedKeys {
         nulls: Option<NullBuffer>,
         is_nullable: bool,
     },
+    /// Keys of one text column that is not nullable: their bytes are the canonical ones.
+    Texts(StringArray),
     /// The canonical bytes of all keys, and the end of each.
     Bytes { bytes: Vec<u8>, ends: Vec<usize> },
 }
@@ -31,6 +33,9 @@ impl EncodedKeys {
                 nulls: nulls.clone(),
                 is_nullable: *is_nullable,
             };
+        }
+        if let [(KeyValues::Texts(values), false)] = columns {
+            return EncodedKeys::Texts(values.clone());
         }
         let is_tuple = columns.len() != 1;
         let mut bytes = Vec::with_capacity(rows * columns.len() * 24);
@@ -60,6 +65,7 @@ impl EncodedKeys {
     pub(crate) fn len(&self) -> usize {
         match self {
             EncodedKeys::Integers { values, .. } => values.len(),
+            EncodedKeys::Texts(values) => values.len(),
             EncodedKeys::Bytes { ends, .. } => ends.len(),
         }
     }
@@ -67,11 +73,19 @@ impl EncodedKeys {
     /// Returns the partition of the key of a record.
     #[inline]
     pub(crate) fn partition(&self, row: usize) -> PartitionId {
+        match self.bytes(row) {
+            None => PartitionId::of(&self.key(row)),
+            Some(bytes) => PartitionId::of_canonical(bytes),
+        }
+    }
+
+    /// Returns the canonical bytes of the key of a record; `None` for keys of one integer column.
+    #[inline]
+    pub(crate) fn bytes(&self, row: usize) -> Option<&[u8]> {
         match self {
-            EncodedKeys::Integers { .. } => PartitionId::of(&self.key(row)),
-            EncodedKeys::Bytes { bytes, ends } => {
-                PartitionId::of_canonical(&bytes[range(ends, row)])
-            }
+            EncodedKeys::Integers { .. } => None,
+            EncodedKeys::Texts(values) => Some(values.value(row).as_bytes()),
+            EncodedKeys::Bytes { bytes, ends } => Some(&bytes[range(ends, row)]),
         }
     }
 
@@ -90,6 +104,7 @@ impl EncodedKeys {
                     GroupKey::OptionalInteger(is_valid.then_some(values[row]))
                 }
             },
+            EncodedKeys::Texts(values) => GroupKey::Bytes(values.value(row).as_bytes().into()),
             EncodedKeys::Bytes { bytes, ends } => GroupKey::Bytes(bytes[range(ends, row)].into()),
         }
     }
@@ -102,15 +117,16 @@ impl EncodedKeys {
         groups: &mut Vec<u32>,
         mut group: impl FnMut(Cow<'_, GroupKey>) -> u32,
     ) {
-        let EncodedKeys::Bytes { bytes, ends } = self else {
+        if let EncodedKeys::Integers { .. } = self {
             return groups.extend(rows.map(|row| group(Cow::Owned(self.key(row)))));
-        };
+        }
+        let bytes = |row: usize| self.bytes(row).unwrap_or_default();
         // A row of each distinct key, and the key's group.
         let mut distinct: HashTable<(usize, u32)> = HashTable::new();
         for row in rows {
-            let key = &bytes[range(ends, row)];
-            let is_same = |(other, _): &(usize, u32)| &bytes[range(ends, *other)] == key;
-            let hash = |(other, _): &(usize, u32)| xxh3_64(&bytes[range(ends, *other)]);
+            let key = bytes(row);
+            let is_same = |(other, _): &(usize, u32)| bytes(*other) == key;
+            let hash = |(other, _): &(usize, u32)| xxh3_64(bytes(*other));
             let entry = distinct.entry(xxh3_64(key), is_same, hash);
             let entry = entry.or_insert_with(|| (row, group(Cow::Owned(self.key(row)))));
             groups.push(entry.get().1);

@@ -87,6 +87,15 @@ impl Key for GroupKey {
 }
 
 impl GroupKey {
+    /// Returns the canonical bytes; `None` for an integer.
+    #[inline]
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            GroupKey::Integer(_) | GroupKey::OptionalInteger(_) => None,
+            GroupKey::Bytes(bytes) => Some(bytes),
+        }
+    }
+
     /// Returns the canonical bytes of the value of a column, given its position and the number of
     /// columns; `None` if it is null.
     pub(super) fn part(

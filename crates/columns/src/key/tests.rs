@@ -126,3 +126,31 @@ fn floats_are_no_keys() {
     assert!(error.contains("rate") && error.contains("round"), "{error}");
     assert!(KeyColumns::bind(&schema, ["x"]).is_err());
 }
+
+proptest! {
+    #[test]
+    fn equal_keys_of_all_batches_have_one_group_and_others_have_another(
+        batches in prop::collection::vec(prop::collection::vec("[ab]{0,3}", 0..40), 1..5)
+    ) {
+        for is_nullable in [false, true] {
+            let mut index = GroupIndex::default();
+            let mut expected: Vec<String> = Vec::new();
+            for texts in &batches {
+                let column: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+                let records = batch(vec![("text", is_nullable, column)]);
+                let key = KeyColumns::bind(&records.schema(), ["text"]).unwrap();
+                let mut groups = Vec::new();
+                index.group(&key.encode(&records).unwrap(), 0..texts.len(), &mut groups);
+                for (text, group) in texts.iter().zip(groups) {
+                    if group as usize == expected.len() {
+                        expected.push(text.clone());
+                    }
+                    prop_assert_eq!(&expected[group as usize], text);
+                }
+            }
+            let distinct: std::collections::HashSet<_> = batches.iter().flatten().collect();
+            prop_assert_eq!(index.len(), distinct.len());
+            prop_assert_eq!(index.keys().len(), distinct.len());
+        }
+    }
+}

@@ -12,7 +12,7 @@ use ardea_connectors::files;
 use ardea_core::{Error, ErrorCode, Result, panic_message};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -23,7 +23,9 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::file_columns::{FileColumn, columns_of, converts, values_at};
 use super::footer::{FOOTER_END_BYTES, MAGIC};
+use super::group_filter::GroupFilter;
 
 /// The bytes at the beginning of an encrypted file, or at its end if its footer is encrypted.
 const ENCRYPTED_MAGIC: &[u8; 4] = b"PARE";
@@ -131,10 +133,11 @@ impl OpenFile {
         row: u64,
         (columns, batch_rows): (&SchemaRef, usize),
     ) -> Result<GroupReader> {
-        let order = self.check_columns(columns)?;
+        let paths = self.check_columns(columns)?;
         let failed = |error: &dyn fmt::Display| self.damaged(group, error);
         let file = self.file.try_clone().map_err(|error| failed(&error))?;
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), order.iter().copied());
+        let leaves = paths.iter().flat_map(|path| self.leaves_at(path));
+        let mask = ProjectionMask::leaves(self.metadata.parquet_schema(), leaves);
         let builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
                 .with_row_groups(vec![group])
@@ -142,15 +145,28 @@ impl OpenFile {
                 .with_batch_size(batch_rows)
                 .with_offset(usize::try_from(row).unwrap_or(usize::MAX));
         let reader = decode(|| builder.build()).map_err(|reason| failed(&reason))?;
-        // The reader returns the columns in the order of the file.
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        let place = |column: &usize| sorted.iter().position(|it| it == column).unwrap_or(0);
         Ok(GroupReader {
             reader,
-            order: order.iter().map(place).collect(),
+            paths,
             schema: Arc::clone(columns),
         })
+    }
+
+    /// Returns the columns of the file.
+    pub fn columns(&self) -> Vec<FileColumn> {
+        columns_of(self.schema())
+    }
+
+    /// Returns true if a filter accepts no record of a row group.
+    pub fn is_excluded(&self, group: usize, filter: &GroupFilter) -> bool {
+        filter.excludes(&self.metadata, group)
+    }
+
+    /// Returns the numbers of the stored columns with the values at a path.
+    fn leaves_at(&self, path: &[String]) -> impl Iterator<Item = usize> {
+        let schema = self.metadata.parquet_schema();
+        let leaves = 0..schema.num_columns();
+        leaves.filter(move |leaf| schema.column(*leaf).path().parts().starts_with(path))
     }
 
     /// Returns the error of a row group that cannot be read.
@@ -161,19 +177,19 @@ impl OpenFile {
             .permanent()
     }
 
-    /// Returns the indices of these columns in the file.
+    /// Returns the paths of these columns in the file.
     ///
     /// # Errors
     /// [`ErrorCode::ReadFailed`] if the file lacks a column, has it twice, or with another type.
-    pub fn check_columns(&self, columns: &Schema) -> Result<Vec<usize>> {
-        let fields = self.schema().fields();
-        let indices = columns.fields().iter().map(|column| {
+    pub fn check_columns(&self, columns: &Schema) -> Result<Vec<Vec<String>>> {
+        let known = self.columns();
+        let paths = columns.fields().iter().map(|column| {
             let name = column.name();
-            let mut found = (0..).zip(fields).filter(|(_, field)| field.name() == name);
-            let (index, field) = match (found.next(), found.next()) {
+            let mut found = known.iter().filter(|it| it.name == *name);
+            let found = match (found.next(), found.next()) {
                 (Some(found), None) => found,
                 (None, _) => {
-                    let known: Vec<_> = fields.iter().map(|it| it.name().as_str()).collect();
+                    let known: Vec<_> = known.iter().map(|it| it.name.as_str()).collect();
                     let known = known.join(", ");
                     let why = format!("it has no column {name:?}; its columns are {known}");
                     return Err(self.unfit(&why));
@@ -182,15 +198,15 @@ impl OpenFile {
                     return Err(self.unfit(&format!("it has two columns {name:?}")));
                 }
             };
-            let (found, wanted) = (field.data_type(), column.data_type());
-            if !converts(found, wanted) {
-                let why = format!("its column {name:?} has the type {found}, not {wanted}");
+            let (kind, wanted) = (&found.kind, column.data_type());
+            if !converts(kind, wanted) {
+                let why = format!("its column {name:?} has the type {kind}, not {wanted}");
                 return Err(self.unfit(&why));
             }
-            self.check_compression(index)?;
-            Ok(index)
+            self.check_compression(&found.path)?;
+            Ok(found.path.clone())
         });
-        indices.collect()
+        paths.collect()
     }
 
     fn unfit(&self, why: &str) -> Error {
@@ -199,10 +215,9 @@ impl OpenFile {
     }
 
     /// Checks that a column of the file can be decompressed.
-    fn check_compression(&self, root: usize) -> Result<()> {
-        let (metadata, schema) = (self.metadata.metadata(), self.metadata.parquet_schema());
-        let leaves = (0..schema.num_columns()).filter(|at| schema.get_column_root_idx(*at) == root);
-        for leaf in leaves {
+    fn check_compression(&self, path: &[String]) -> Result<()> {
+        let metadata = self.metadata.metadata();
+        for leaf in self.leaves_at(path) {
             let chunks = metadata.row_groups().iter();
             let mut chunks = chunks.filter_map(|group| group.columns().get(leaf));
             let unsupported = |chunk: &&ColumnChunkMetaData| {
@@ -227,8 +242,8 @@ impl OpenFile {
 /// A reader of the records of a row group, in batches of the columns of a source.
 pub(super) struct GroupReader {
     reader: ParquetRecordBatchReader,
-    /// The place of each column in the batches of `reader`.
-    order: Vec<usize>,
+    /// The path of each column in the batches of `reader`.
+    paths: Vec<Vec<String>>,
     schema: SchemaRef,
 }
 
@@ -249,14 +264,12 @@ impl GroupReader {
             safe: false,
             ..CastOptions::default()
         };
-        let columns = self.order.iter().zip(self.schema.fields());
-        let columns = columns.map(|(place, field)| {
-            let column = batch.columns().get(*place).ok_or_else(|| {
-                ArrowError::SchemaError(format!("the column {:?} is missing", field.name()))
-            })?;
+        let columns = self.paths.iter().zip(self.schema.fields());
+        let columns = columns.map(|(path, field)| {
+            let column = values_at(batch, path)?;
             match column.data_type() == field.data_type() {
-                true => Ok(Arc::clone(column)),
-                false => cast_with_options(column, field.data_type(), &options),
+                true => Ok(column),
+                false => cast_with_options(&column, field.data_type(), &options),
             }
         });
         Ok((columns.collect::<Result<_, _>>()?, batch.num_rows()))
@@ -280,39 +293,6 @@ fn decode<T, E: fmt::Display>(function: impl FnOnce() -> Result<T, E>) -> Result
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(payload) => Err(panic_message(&*payload).to_string()),
-    }
-}
-
-/// Returns the type of the column for values of a Parquet column; `None` for lists, structs and
-/// maps, which cannot be columns.
-pub(super) fn column_type(of: &DataType) -> Option<DataType> {
-    Some(match of {
-        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
-        DataType::Float16 => DataType::Float32,
-        DataType::Date64 => DataType::Timestamp(TimeUnit::Millisecond, None),
-        // The values are those of UTC with and without a time zone.
-        DataType::Timestamp(unit, _) => DataType::Timestamp(*unit, None),
-        DataType::Dictionary(_, values) => column_type(values)?,
-        of if of.is_nested() => return None,
-        of => of.clone(),
-    })
-}
-
-/// Returns true if all values of a type are values of another one.
-fn converts(from: &DataType, to: &DataType) -> bool {
-    use DataType::*;
-    let from = column_type(from);
-    match (from.as_ref(), to) {
-        (Some(from), to) if from == to => true,
-        (Some(Int8), Int16 | Int32 | Int64) | (Some(Int16), Int32 | Int64) => true,
-        (Some(Int32), Int64) | (Some(UInt8), UInt16 | UInt32 | UInt64) => true,
-        (Some(UInt16), UInt32 | UInt64) | (Some(UInt32), UInt64) => true,
-        (Some(UInt8), Int16 | Int32 | Int64) | (Some(UInt16), Int32 | Int64) => true,
-        (Some(UInt32), Int64) | (Some(Float32), Float64) => true,
-        (Some(Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32), Float64) => true,
-        (Some(Date32), Timestamp(..)) => true,
-        (Some(Timestamp(from, _)), Timestamp(to, _)) => from <= to,
-        _ => false,
     }
 }
 

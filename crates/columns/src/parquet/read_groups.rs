@@ -20,10 +20,12 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter;
 
+use super::group_filter::GroupFilter;
 use super::listing::{FileGroups, InputFile, RowGroupList};
 use super::open_file::{GroupReader, OpenFile, cannot_read};
 use crate::batch::{ColumnBatch, emit};
 use crate::encode::write_json_lines;
+use crate::stream::SourceFilters;
 
 /// The name of the state with an entry for each file.
 const FILES: &str = "files";
@@ -37,6 +39,8 @@ pub(super) struct GroupReading {
     pub batch_rows: usize,
     pub on_error: OnError,
     pub on_damage: OnDamage,
+    /// The filters directly after the source.
+    pub filters: SourceFilters,
 }
 
 /// The row group that is being read.
@@ -51,6 +55,7 @@ struct CurrentGroup {
 
 /// The processor that reads the row groups of an instance one after the other.
 pub(super) struct ReadGroupsP {
+    filter: GroupFilter,
     reading: GroupReading,
     instance: Instance,
     /// The list, until the first call of `start` or a restore.
@@ -72,6 +77,7 @@ impl ReadGroupsP {
     pub fn new(list: Result<Arc<RowGroupList>>, reading: GroupReading, instance: Instance) -> Self {
         ReadGroupsP {
             bad: BadRecords::new(reading.on_error),
+            filter: GroupFilter::bind(&reading.filters.all(), &reading.columns),
             reading,
             instance,
             listed: Some(list),
@@ -122,8 +128,10 @@ impl ReadGroupsP {
         };
         let rows = self.begun.remove(&run.first).unwrap_or(0);
         let path = listed.path.display().to_string();
-        match open_group(&mut self.file, listed, (group, rows), &self.reading) {
-            Ok(reader) => {
+        let place = (group, rows);
+        match open_group(&mut self.file, listed, place, &self.reading, &self.filter) {
+            Ok(None) => self.numbers.advance(1),
+            Ok(Some(reader)) => {
                 self.current = Some(CurrentGroup {
                     reader,
                     number: run.first,
@@ -212,13 +220,15 @@ impl ReadGroupsP {
     }
 }
 
-/// Opens a row group at a record. Keeps the file open for the next one.
+/// Opens a row group at a record; returns `None` if the filter accepts no record of it. Keeps the
+/// file open for the next one.
 fn open_group(
     open: &mut Option<OpenFile>,
     listed: &InputFile,
     (group, row): (usize, u64),
     reading: &GroupReading,
-) -> Result<GroupReader> {
+    filter: &GroupFilter,
+) -> Result<Option<GroupReader>> {
     let file = match open.take() {
         Some(file) if file.path() == listed.path => file,
         _ => OpenFile::open(&listed.path)?,
@@ -229,7 +239,11 @@ fn open_group(
         let hint = "put the file back that was being read, or start the job without the checkpoint";
         return Err(cannot_read(&listed.path, why).hint(hint).permanent());
     }
-    file.read(group, row, (&reading.columns, reading.batch_rows))
+    if file.is_excluded(group, filter) {
+        return Ok(None);
+    }
+    let columns = (&reading.columns, reading.batch_rows);
+    file.read(group, row, columns).map(Some)
 }
 
 impl Processor for ReadGroupsP {

@@ -10,19 +10,24 @@ use ardea_core::{
 };
 use arrow_schema::{Field, Schema, SchemaRef};
 
+use super::file_columns::{FileColumn, column_type};
 use super::listing::SharedList;
-use super::open_file::{OpenFile, column_type};
+use super::open_file::OpenFile;
 use super::read_groups::{GroupReading, ReadGroupsP};
 use crate::decode::BATCH_ROWS;
 use crate::files::ColumnSelection;
-use crate::stream::{ColumnRecord, ColumnSource};
+use crate::stream::{ColumnRecord, ColumnSource, SourceFilters};
 
 /// A source that reads Parquet files: a file, or the files of a directory in the order of their
 /// names.
 ///
 /// * Only the chosen columns are read and decompressed. The types are those of the first file,
-///   unless [`schema`](Self::schema) gives them. Lists, structs and maps are left out. Timestamps
-///   are read as UTC, without a time zone.
+///   unless [`schema`](Self::schema) gives them. A field of a struct is a column that is named by
+///   its path, `bid.price`. Lists are passed on as they are, and maps are left out. Timestamps are
+///   read as UTC, without a time zone.
+/// * Row groups without a record that a [`filter`](crate::Columns::filter) directly after the
+///   source accepts are not read. Their statistics show it for comparisons of integers, texts, dates
+///   and timestamps with constants.
 /// * The instances share the row groups: each reads every n-th one, in the order of the files. By
 ///   default there is one instance per core.
 /// * All footers are read at the start of the job. A file is refused if it lacks a column, or has a
@@ -138,13 +143,12 @@ impl ParquetFiles {
         let first = || OpenFile::first_of(&self.path, self.suffix.as_deref());
         let fields = match &self.columns {
             ColumnSelection::All => {
-                let first = first()?;
-                let fields = first.schema().fields().iter();
-                let column = |field: &Arc<Field>| {
-                    let kind = column_type(field.data_type())?;
-                    Some(Field::new(field.name(), kind, field.is_nullable()))
+                let columns = first()?.columns();
+                let field = |column: FileColumn| {
+                    let kind = column_type(&column.kind)?;
+                    Some(Field::new(column.name, kind, column.is_nullable))
                 };
-                fields.filter_map(column).collect::<Vec<_>>()
+                columns.into_iter().filter_map(field).collect::<Vec<_>>()
             }
             ColumnSelection::Named(names) => {
                 let first = first()?;
@@ -157,7 +161,7 @@ impl ParquetFiles {
     }
 
     /// Sets up the source of bound columns.
-    fn source(self, schema: SchemaRef) -> Source<ColumnRecord, Bounded> {
+    fn source(self, schema: SchemaRef, filters: SourceFilters) -> Source<ColumnRecord, Bounded> {
         let name = format!("read {}", self.path.display());
         let parallelism = self.parallelism;
         let reading = GroupReading {
@@ -165,6 +169,7 @@ impl ParquetFiles {
             batch_rows: self.batch_rows,
             on_error: self.on_error,
             on_damage: self.on_damage,
+            filters,
         };
         let list = Arc::new(SharedList::new(
             (self.path, self.suffix),
@@ -187,24 +192,28 @@ impl ParquetFiles {
 
 /// Returns the column of this name, with the type of the file.
 fn named_column(file: &OpenFile, name: &str) -> Result<Field> {
-    let fields = file.schema().fields();
-    let found = fields.iter().find(|field| field.name() == name);
-    let kind = found.and_then(|field| column_type(field.data_type()));
-    let (Some(field), Some(kind)) = (found, kind) else {
-        let (path, known) = (file.path().display(), fields.iter());
-        let known = known.filter(|field| column_type(field.data_type()).is_some());
-        let known: Vec<_> = known.map(|field| field.name().as_str()).collect();
-        let what = format!("{path} has no column {name:?} of a single value");
+    let columns = file.columns();
+    let found = columns.iter().find(|column| column.name == name);
+    let kind = found.and_then(|column| column_type(&column.kind));
+    let (Some(found), Some(kind)) = (found, kind) else {
+        let (path, known) = (file.path().display(), columns.iter());
+        let known = known.filter(|column| column_type(&column.kind).is_some());
+        let known: Vec<_> = known.map(|column| column.name.as_str()).collect();
+        let what = format!("{path} has no column {name:?} of a value or a list");
         let error = Error::new(ErrorCode::InvalidJob, what);
         return Err(error.hint(format!("its columns are {}", known.join(", "))));
     };
-    Ok(Field::new(name, kind, field.is_nullable()))
+    Ok(Field::new(name, kind, found.is_nullable))
 }
 
 impl From<ParquetFiles> for ColumnSource<Bounded> {
     fn from(files: ParquetFiles) -> Self {
         match files.bind() {
-            Ok(schema) => ColumnSource::new(files.source(Arc::clone(&schema)), schema),
+            Ok(schema) => {
+                let filters = SourceFilters::default();
+                let source = files.source(Arc::clone(&schema), filters.clone());
+                ColumnSource::new(source, schema).with_filters(filters)
+            }
             Err(error) => ColumnSource::refused(format!("read {}", files.path.display()), error),
         }
     }

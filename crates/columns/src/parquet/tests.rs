@@ -9,10 +9,11 @@ use ardea_core::{Instance, Processor, Result};
 use ardea_pipeline::Pipeline;
 use ardea_testkit::{Expected, SourceTest};
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, StringArray,
+    Array, ArrayRef, DictionaryArray, Int32Array, ListArray, RecordBatch, StringArray, StructArray,
     TimestampMillisecondArray, types::Int32Type,
 };
-use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
@@ -22,10 +23,10 @@ use crate::files;
 use crate::stream::ColumnSource;
 use crate::test_adapter::{Row, RowsOf, row, schema, to_columns};
 use crate::test_source::DrivenSource;
-use crate::{Columns, ParquetFiles, infer_parquet, write_json_lines};
+use crate::{Columns, ParquetFiles, col, infer_parquet, write_json_lines};
 
 /// Writes a file with row groups of this size.
-fn write(path: &Path, records: &RecordBatch, group_rows: usize) {
+pub(super) fn write(path: &Path, records: &RecordBatch, group_rows: usize) {
     let properties = WriterProperties::builder();
     let properties = properties
         .set_max_row_group_row_count(Some(group_rows))
@@ -67,7 +68,7 @@ fn directory(counts: &[i64]) -> (TempDir, Vec<String>) {
     (dir, all)
 }
 
-fn file(records: &RecordBatch) -> (TempDir, PathBuf) {
+pub(super) fn file(records: &RecordBatch) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("in.parquet");
     write(&path, records, 3);
@@ -190,10 +191,13 @@ fn only_the_chosen_columns_are_read_in_their_order() {
 }
 
 #[test]
-fn types_that_cannot_be_columns_are_converted_or_left_out() {
+fn types_are_converted_and_lists_stay() {
     let texts: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::from_iter(["a", "b", "a"]));
     let times = TimestampMillisecondArray::from(vec![1, 2, 3]).with_timezone("+02:00");
-    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)]), None, None]);
+    let lists = [Some(vec![Some(1), None]), Some(vec![]), None];
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
+    let item = Field::new("element", DataType::Int32, true);
+    let lists_type = DataType::List(Arc::new(item));
     let small: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let records = RecordBatch::try_from_iter([
         ("texts", texts),
@@ -214,14 +218,23 @@ fn types_that_cannot_be_columns_are_converted_or_left_out() {
         [
             ("texts", DataType::Utf8),
             ("times", time),
+            ("lists", lists_type),
             ("small", DataType::Int32)
         ]
     );
-    let error = refusal(files::parquet(&path).columns(["lists"]));
-    assert!(
-        error.contains("its columns are texts, times, small"),
-        "{error}"
+    let lists = read(files::parquet(&path).columns(["lists"]));
+    assert_eq!(
+        lists,
+        [
+            r#"{"lists":[1,null]}"#,
+            r#"{"lists":[]}"#,
+            r#"{"lists":null}"#
+        ]
     );
+    let csv = Pipeline::new("csv");
+    Columns::read_from(&csv, files::parquet(&path)).write_to(files::write_csv("never.csv"));
+    let error = csv.run().unwrap_err().to_string();
+    assert!(error.contains("\"lists\""), "{error}");
     let wide = Schema::new(vec![Field::new("small", DataType::Int64, false)]);
     let wide = read(files::parquet(&path).schema(Arc::new(wide)));
     assert_eq!(wide, [r#"{"small":1}"#, r#"{"small":2}"#, r#"{"small":3}"#]);
@@ -322,4 +335,47 @@ fn a_missing_file_or_column_fails_the_job_at_its_start() {
             .schema(schema()),
     );
     assert!(error.contains(".parquet"), "{error}");
+}
+
+#[test]
+fn fields_of_structs_are_columns_and_null_where_their_struct_is() {
+    let field = |name: &str, kind| Arc::new(Field::new(name, kind, true));
+    let (price, who) = (field("price", DataType::Int32), field("by", DataType::Utf8));
+    let prices: ArrayRef = Arc::new(Int32Array::from(vec![Some(5), Some(6), None]));
+    let names: ArrayRef = Arc::new(StringArray::from(vec!["ann", "bob", "eve"]));
+    let valid = NullBuffer::from(vec![true, false, true]);
+    let bids = StructArray::new(
+        Fields::from(vec![price, who]),
+        vec![Arc::clone(&prices), names],
+        Some(valid),
+    );
+    let outer = StructArray::from(vec![(
+        field("bid", bids.data_type().clone()),
+        Arc::new(bids) as ArrayRef,
+    )]);
+    let records =
+        RecordBatch::try_from_iter([("event", Arc::new(outer) as ArrayRef), ("event.id", prices)]);
+    let (_dir, path) = file(&records.unwrap());
+    assert_eq!(
+        read(files::parquet(&path)),
+        [
+            r#"{"event.bid.price":5,"event.bid.by":"ann","event.id":5}"#,
+            r#"{"event.bid.price":null,"event.bid.by":"eve","event.id":null}"#,
+            r#"{"event.bid.price":null,"event.bid.by":null,"event.id":6}"#,
+        ]
+    );
+    let wide = Schema::new(vec![
+        Field::new("event.bid.by", DataType::Utf8, true),
+        Field::new("event.bid.price", DataType::Int64, true),
+    ]);
+    let p = Pipeline::new("nested");
+    let lines = Columns::read_from(&p, files::parquet(&path).schema(Arc::new(wide)))
+        .filter(col("event.bid.price").gt(4))
+        .rows::<serde_json::Value>()
+        .collect();
+    p.run().unwrap();
+    let lines: Vec<_> = lines.take().iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [r#"{"event.bid.by":"ann","event.bid.price":5}"#]);
+    let error = refusal(files::parquet(&path).columns(["event.bid"]));
+    assert!(error.contains("event.bid.price, event.bid.by"), "{error}");
 }

@@ -10,7 +10,7 @@ use arrow_array::types::Float64Type;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::*;
-use crate::test_adapter::{Around, Row, at, call_once, row, schema, to_columns};
+use crate::test_adapter::{Around, FromColumns, Row, at, call_once, row, schema, to_columns};
 use crate::{ColumnBatch, Expr, col};
 
 fn rows() -> Vec<Row> {
@@ -162,4 +162,41 @@ fn a_batch_waits_until_its_output_is_empty() {
         .process(Ordinal::FIRST, &mut inbox, &mut outbox)
         .unwrap();
     assert_eq!(inbox.len(), 5);
+}
+
+#[test]
+fn each_word_is_a_record_with_the_other_columns_and_the_time_of_its_text() {
+    let texts = [
+        row(1, 5, "to be  or"),
+        row(2, None, ""),
+        row(3, 20, "\tnot\u{a0}to "),
+    ];
+    let split = |text: &str, words: &mut TextValues| {
+        text.split_ascii_whitespace()
+            .for_each(|word| words.push(word));
+    };
+    let mut step = SplitTextP::new(&schema(), "text", "word", split).unwrap();
+    // Nothing remains of the first batch.
+    for _ in 0..2 {
+        let (batch, _) = call_once(&mut step, to_columns(&texts));
+        let batch = batch.unwrap();
+        assert_eq!(batch.records().schema_ref(), step.schema());
+        let expected = [
+            row(1, 5, "to"),
+            row(1, 5, "be"),
+            row(1, 5, "or"),
+            row(3, 20, "not\u{a0}to"),
+        ];
+        assert_eq!(Row::from_columns(batch.records()), expected);
+        assert_eq!(batch.times().len(), 4);
+    }
+}
+
+#[test]
+fn only_texts_are_split_and_names_stay_unique() {
+    let split = |_: &str, _: &mut TextValues| {};
+    for (column, name) in [("price", "part"), ("none", "part"), ("text", "price")] {
+        let error = SplitTextP::new(&schema(), column, name, split).err();
+        assert_eq!(error.unwrap().code(), ErrorCode::InvalidJob, "{column}");
+    }
 }

@@ -105,6 +105,7 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream: stream.columns.stream.extend_with_table(name, table, make),
             schema: bound.map(|bound| Arc::clone(bound.layout.schema())),
+            filters: None,
         }
     }
 }
@@ -259,6 +260,7 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         Columns {
             stream: pairs.extend_with("pairs", make.unwrap_or_else(failing)),
             schema: bound.map(|bound| Arc::clone(bound.layout.schema())),
+            filters: None,
         }
     }
 }
@@ -298,5 +300,6 @@ fn pairs_in_columns<B: Boundedness, E>(
     Columns {
         stream: pairs.extend_with("pairs", make.unwrap_or_else(failing)),
         schema,
+        filters: None,
     }
 }

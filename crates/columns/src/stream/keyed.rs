@@ -151,7 +151,11 @@ impl<B: Boundedness, E> KeyedColumns<B, E> {
         bind: impl FnOnce(&KeyColumns, &SchemaRef) -> Result<BoundStep>,
     ) -> Columns<B, E> {
         let (stream, schema) = self.exchange(name, bind);
-        Columns { stream, schema }
+        Columns {
+            stream,
+            schema,
+            filters: None,
+        }
     }
 
     /// Works like [`step`](Self::step) for a step that emits records in another layout.
@@ -188,7 +192,7 @@ impl<B: Ends, E> KeyedColumns<B, E> {
         aggregates: impl IntoIterator<Item = AggregateExpr>,
     ) -> Columns<B, E> {
         let aggregates: Vec<_> = aggregates.into_iter().collect();
-        let Columns { stream, schema } = self.columns;
+        let Columns { stream, schema, .. } = self.columns;
         let bound = schema.and_then(|schema| bind(self.key?, &schema, None, &aggregates));
         let (bound, schema) = BoundAggregates::or_failing(bound);
         let by_key = stream
@@ -208,6 +212,7 @@ impl<B: Ends, E> KeyedColumns<B, E> {
         Columns {
             stream: results.map(whole).extend_with("results", bound.results),
             schema,
+            filters: None,
         }
     }
 }

@@ -60,6 +60,7 @@ impl<B: Ends, E> KeyedColumns<B, E> {
         Columns {
             stream: results.extend_with("results", bound.results),
             schema: bound.schema,
+            filters: None,
         }
     }
 }
@@ -81,6 +82,7 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         Columns {
             stream: results.extend_with("results", bound.results),
             schema: bound.schema,
+            filters: None,
         }
     }
 }

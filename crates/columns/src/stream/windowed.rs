@@ -66,7 +66,7 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         name: String,
         aggregates: &[AggregateExpr],
     ) -> (Columns<B, Timed>, Columns<B, Timed>) {
-        let Columns { stream, schema } = self.keyed.columns;
+        let Columns { stream, schema, .. } = self.keyed.columns;
         let input = schema.clone();
         let window = self.window;
         let bound = schema.and_then(|schema| {
@@ -87,8 +87,14 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         let late = Columns {
             stream: late,
             schema: input,
+            filters: None,
         };
-        (Columns { stream, schema }, late)
+        let results = Columns {
+            stream,
+            schema,
+            filters: None,
+        };
+        (results, late)
     }
 
     /// Aggregates over sessions, in one stage.
@@ -120,9 +126,15 @@ impl<B: Boundedness, E: HasEventTime> WindowedColumns<B, E> {
         let late = Columns {
             stream: results.second_output().with_source_time(),
             schema: input,
+            filters: None,
         };
         let stream = results.extend_with("results", make).with_source_time();
-        (Columns { stream, schema }, late)
+        let results = Columns {
+            stream,
+            schema,
+            filters: None,
+        };
+        (results, late)
     }
 }
 

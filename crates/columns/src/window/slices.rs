@@ -7,7 +7,7 @@ use ardea_core::{
     Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, OnError, Ordinal, Outbox,
     Processor, Progress, Result, Timestamp, Watermark,
 };
-use ardea_operators::{KeyIndex, Partial, Slice, WindowSpec, require_times};
+use ardea_operators::{Partial, Slice, WindowSpec, require_times};
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_select::filter::filter;
 
@@ -15,7 +15,7 @@ use super::BoundAggregate;
 use super::group_function::{BatchPart, GroupAggregates, GroupFunction};
 use crate::batch::{ColumnBatch, emit, take_if_free};
 use crate::error::arrow_error;
-use crate::key::{EncodedKeys, GroupKey, KeyColumns};
+use crate::key::{EncodedKeys, GroupIndex, GroupKey, KeyColumns};
 use crate::steps::ExprList;
 
 /// The default maximum number of groups over all open slices.
@@ -53,7 +53,7 @@ pub struct ColumnSliceP<F: GroupFunction = GroupAggregates> {
 /// The groups of a slice, and their values.
 #[derive(Default)]
 struct SliceGroups<V> {
-    keys: KeyIndex<GroupKey>,
+    keys: GroupIndex,
     values: V,
 }
 
@@ -197,17 +197,15 @@ impl<F: GroupFunction> ColumnSliceP<F> {
             };
             let open = self.open.entry(slice).or_default();
             self.groups.clear();
-            keys.group(first..after, &mut self.groups, |key| {
-                open.keys.find_or_insert(key).0
-            });
+            open.keys.group(keys, first..after, &mut self.groups);
             let part = BatchPart {
                 records: batch.records(),
                 arguments,
                 rows: first..after,
                 groups: &self.groups,
             };
-            let slots = open.keys.slots();
-            self.function.add(&mut open.values, slots, &part)?;
+            let groups = open.keys.len();
+            self.function.add(&mut open.values, groups, &part)?;
             first = after;
         }
         self.groups.clear();

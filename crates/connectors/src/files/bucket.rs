@@ -5,6 +5,7 @@ mod object_reader;
 mod object_status;
 mod output;
 mod output_state;
+mod staging;
 mod upload;
 
 use std::path::{Path, PathBuf};

@@ -1,13 +1,14 @@
 //! Avro in messages, with a schema registry.
 
+mod batches;
 mod schemas;
 mod values;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use apache_avro::from_value;
 use apache_avro::reader::datum::GenericDatumReader;
+use apache_avro::{AvroResult, from_value};
 use ardea_core::{InstanceContext, Result};
 use serde::de::DeserializeOwned;
 
@@ -15,6 +16,7 @@ use crate::kafka::message::Message;
 use crate::kafka::schema_registry::cache::SchemaCache;
 use crate::kafka::schema_registry::{RegisteredSchema, SchemaKind, SchemaRegistry, wire};
 use crate::kafka::source::decoders::{DecodeMessage, MessageDecoder};
+pub use batches::{AvroBatchDecoder, AvroBatches};
 use schemas::{AvroSchema, bad_schema, interned};
 pub use values::AvroValues;
 
@@ -71,24 +73,29 @@ impl<T: DeserializeOwned + Send + 'static> MessageDecoder<T> for Avro {
 
     fn instance(self: &Arc<Self>) -> AvroDecoder<T> {
         AvroDecoder {
-            reader_schema: self.reader_schema.clone(),
-            parsed: None,
-            schemas: SchemaCache::new(self.registry.clone(), SchemaKind::Avro),
+            readers: AvroReaders::new(self),
             record: PhantomData,
         }
     }
 }
 
-/// The decoder of an instance; see [`Avro`].
-pub struct AvroDecoder<T> {
+/// The readers of an instance, by the schemas of the writers.
+struct AvroReaders {
     reader_schema: Option<String>,
     /// The parsed schema of the records.
     parsed: Option<&'static AvroSchema>,
     schemas: SchemaCache<GenericDatumReader<'static>>,
-    record: PhantomData<fn() -> T>,
 }
 
-impl<T: DeserializeOwned + Send + 'static> DecodeMessage<T> for AvroDecoder<T> {
+impl AvroReaders {
+    fn new(avro: &Avro) -> Self {
+        AvroReaders {
+            reader_schema: avro.reader_schema.clone(),
+            parsed: None,
+            schemas: SchemaCache::new(avro.registry.clone(), SchemaKind::Avro),
+        }
+    }
+
     fn attach(&mut self, context: &InstanceContext) -> Result<()> {
         if let Some(text) = &self.reader_schema {
             self.parsed = Some(interned(text, &[]).map_err(bad_schema)?);
@@ -108,20 +115,49 @@ impl<T: DeserializeOwned + Send + 'static> DecodeMessage<T> for AvroDecoder<T> {
         }
     }
 
-    fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String> {
+    /// Reads the value of a message.
+    fn read<R>(
+        &self,
+        message: &Message<'_>,
+        read: impl FnOnce(&GenericDatumReader<'static>, &mut &[u8]) -> AvroResult<R>,
+    ) -> Result<R, String> {
         let (id, mut bytes) = wire::parse(message.present_value()?)?;
-        let reader = self.schemas.get(id)?;
-        let decoded = match self.parsed {
-            None => reader.read_deser(&mut bytes),
-            Some(_) => reader
-                .read_value(&mut bytes)
-                .and_then(|value| from_value(&value)),
-        };
-        let record = decoded.map_err(|error| format!("not the Avro expected: {error}"))?;
+        let decoded = read(self.schemas.get(id)?, &mut bytes);
+        let value = decoded.map_err(|error| format!("not the Avro expected: {error}"))?;
         match bytes.len() {
-            0 => Ok(Some(record)),
+            0 => Ok(value),
             left => Err(format!("{left} bytes follow the Avro value")),
         }
+    }
+}
+
+/// The decoder of an instance; see [`Avro`].
+pub struct AvroDecoder<T> {
+    readers: AvroReaders,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> DecodeMessage<T> for AvroDecoder<T> {
+    fn attach(&mut self, context: &InstanceContext) -> Result<()> {
+        self.readers.attach(context)
+    }
+
+    #[inline]
+    fn is_ready(&mut self, message: &Message<'_>) -> Result<bool> {
+        self.readers.is_ready(message)
+    }
+
+    fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String> {
+        let is_resolved = self.readers.parsed.is_some();
+        let record = self
+            .readers
+            .read(message, |reader, bytes| match is_resolved {
+                false => reader.read_deser(bytes),
+                true => reader
+                    .read_value(bytes)
+                    .and_then(|value| from_value(&value)),
+            })?;
+        Ok(Some(record))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Protocol Buffers in messages, with a schema registry.
 
+mod batches;
 mod deserialize;
 mod schemas;
 mod values;
@@ -15,6 +16,7 @@ use crate::kafka::message::Message;
 use crate::kafka::schema_registry::cache::SchemaCache;
 use crate::kafka::schema_registry::{SchemaKind, SchemaRegistry, wire};
 use crate::kafka::source::decoders::{DecodeMessage, MessageDecoder};
+pub use batches::{ProtobufBatchDecoder, ProtobufBatches};
 use schemas::ProtobufSchema;
 pub use values::ProtobufValues;
 
@@ -62,41 +64,66 @@ impl<T: DeserializeOwned + Send + 'static> MessageDecoder<T> for Protobuf {
 
     fn instance(self: &Arc<Self>) -> ProtobufDecoder<T> {
         ProtobufDecoder {
-            schemas: SchemaCache::new(self.registry.clone(), SchemaKind::Protobuf),
+            messages: MessageReader::new(self),
             record: PhantomData,
         }
     }
 }
 
-/// The decoder of an instance; see [`Protobuf`].
-pub struct ProtobufDecoder<T> {
-    schemas: SchemaCache<ProtobufSchema>,
-    record: PhantomData<fn() -> T>,
-}
+/// The reader of the messages of an instance.
+struct MessageReader(SchemaCache<ProtobufSchema>);
 
-impl<T: DeserializeOwned + Send + 'static> DecodeMessage<T> for ProtobufDecoder<T> {
-    fn attach(&mut self, context: &InstanceContext) -> Result<()> {
-        self.schemas.attach(context)
+impl MessageReader {
+    fn new(protobuf: &Protobuf) -> Self {
+        let registry = protobuf.registry.clone();
+        MessageReader(SchemaCache::new(registry, SchemaKind::Protobuf))
     }
 
     #[inline]
     fn is_ready(&mut self, message: &Message<'_>) -> Result<bool> {
         match wire::parse(message.value.unwrap_or_default()) {
-            Ok((id, _)) => self.schemas.is_ready(id, ProtobufSchema::of_registered),
+            Ok((id, _)) => self.0.is_ready(id, ProtobufSchema::of_registered),
             // A bad record.
             Err(_) => Ok(true),
         }
     }
 
-    fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String> {
+    fn read(&self, message: &Message<'_>) -> Result<DynamicMessage, String> {
         let (id, rest) = wire::parse(message.present_value()?)?;
-        let schema = self.schemas.get(id)?;
+        let schema = self.0.get(id)?;
         let (indexes, bytes) = wire::parse_indexes(rest)?;
         let descriptor = schema.message_at(&indexes)?;
-        let bad = |why: String| format!("not the Protocol Buffers expected: {why}");
         let message = DynamicMessage::decode(descriptor, bytes);
-        let message = message.map_err(|error| bad(error.to_string()))?;
+        message.map_err(|error| unexpected(error.to_string()))
+    }
+}
+
+/// Returns the reason why bytes are no record.
+fn unexpected(why: String) -> String {
+    format!("not the Protocol Buffers expected: {why}")
+}
+
+/// The decoder of an instance; see [`Protobuf`].
+pub struct ProtobufDecoder<T> {
+    messages: MessageReader,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> DecodeMessage<T> for ProtobufDecoder<T> {
+    fn attach(&mut self, context: &InstanceContext) -> Result<()> {
+        self.messages.0.attach(context)
+    }
+
+    #[inline]
+    fn is_ready(&mut self, message: &Message<'_>) -> Result<bool> {
+        self.messages.is_ready(message)
+    }
+
+    fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String> {
+        let message = self.messages.read(message)?;
         let record = T::deserialize(deserialize::MessageDeserializer(&message));
-        record.map(Some).map_err(|error| bad(error.to_string()))
+        record
+            .map(Some)
+            .map_err(|error| unexpected(error.to_string()))
     }
 }

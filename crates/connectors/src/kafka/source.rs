@@ -13,14 +13,14 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::format::{BatchDecode, Decode};
+use crate::format::Decode;
 use crate::kafka::cpu_accounting::SourceCosts;
 use crate::kafka::message::{Message, Record};
 use crate::kafka::positions::{EmittedPositions, Start};
 use crate::kafka::security::{Sasl, Tls};
 use crate::kafka::settings::Settings;
 use crate::kafka::topics::Topics;
-use decoders::{Decoder, FormatDecoder, MessageDecoder};
+use decoders::{BatchMessageDecoder, Decoder, FormatDecoder, MessageDecoder};
 use read::ReadP;
 use read::message_form::{AsBatches, AsRows, MessageForm};
 
@@ -174,6 +174,28 @@ impl<T, F, B> KafkaSource<T, F, B> {
         U: DeserializeOwned + Send + 'static,
     {
         self.with_decoder(protobuf.into())
+    }
+
+    /// Decodes the value of each message as Avro, with a schema registry, into the batches of
+    /// `batches`.
+    #[cfg(feature = "avro")]
+    pub fn avro_batches<D: crate::format::BatchFields>(
+        self,
+        avro: impl Into<crate::kafka::Avro>,
+        batches: D,
+    ) -> KafkaSource<(), crate::kafka::AvroBatches<D>, B> {
+        self.with_decoder(avro.into().batches(batches))
+    }
+
+    /// Decodes the value of each message as Protocol Buffers, with a schema registry, into the
+    /// batches of `batches`.
+    #[cfg(feature = "protobuf")]
+    pub fn protobuf_batches<D: crate::format::BatchFields>(
+        self,
+        protobuf: impl Into<crate::kafka::Protobuf>,
+        batches: D,
+    ) -> KafkaSource<(), crate::kafka::ProtobufBatches<D>, B> {
+        self.with_decoder(protobuf.into().batches(batches))
     }
 
     /// Decodes the value of each message as text.
@@ -338,11 +360,11 @@ impl<T, F, B> KafkaSource<T, F, B> {
     }
 }
 
-impl<D: BatchDecode, B> KafkaSource<(), FormatDecoder<D>, B> {
-    /// Builds a source of the batches of the format. `R` is the type of a record in the pipeline.
+impl<D: BatchMessageDecoder, B> KafkaSource<(), D, B> {
+    /// Builds a source of the batches of the decoder. `R` is the type of a record in the pipeline.
     /// Each record has the time of its message.
     pub fn build_batches<R>(self) -> Source<R, B> {
-        self.build_as::<AsBatches<D>, R>(|decoder| FormatDecoder(decoder.0.clone()))
+        self.build_as::<AsBatches<D::Instance>, R>(|decoder| decoder.batch_instance())
     }
 }
 

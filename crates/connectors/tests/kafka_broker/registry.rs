@@ -1,5 +1,6 @@
 //! Tests of Avro and Protocol Buffers with a schema registry.
 
+mod batches;
 mod server;
 
 use std::time::Duration;

@@ -103,6 +103,24 @@ impl Folder {
         objects
     }
 
+    /// Returns the keys of the parts of unpublished objects, below the prefix.
+    pub fn staged(&self) -> Vec<String> {
+        let (store, folder) = (self.bucket.store(), self.object(".ardea-staging"));
+        let begin = format!("{}/", self.prefix);
+        let listed = self.bucket.wait(async move {
+            let areas = store.list_with_delimiter(Some(&folder)).await?;
+            let mut keys = Vec::new();
+            for area in areas.common_prefixes {
+                let parts = store.list_with_delimiter(Some(&area)).await?.objects;
+                keys.extend(parts.into_iter().map(|part| part.location.to_string()));
+            }
+            Ok::<_, object_store::Error>(keys)
+        });
+        let keys = listed.expect("answered").expect("listed");
+        let names = keys.iter().filter_map(|key| key.strip_prefix(&begin));
+        names.map(str::to_string).collect()
+    }
+
     /// Returns the lines of all objects, sorted as numbers.
     pub fn numbers(&self) -> Vec<u64> {
         let mut numbers = Vec::new();

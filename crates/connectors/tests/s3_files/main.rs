@@ -11,6 +11,7 @@ mod environment;
 mod killed;
 mod reading;
 mod refused;
+mod staging;
 mod writing;
 
 use std::process::Command;

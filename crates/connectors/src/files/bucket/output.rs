@@ -13,14 +13,15 @@ use object_store::path::Path as ObjectPath;
 
 use super::BucketFiles;
 use super::output_state::{OutputState, PendingObject, UploadState};
+use super::staging::StagingArea;
 use super::upload::{ObjectUpload, UploadClient};
 use crate::files::claim::Claim;
 use crate::files::output::{FileOutput, OutputFile, ResumedFile, ResumedOutput};
 use crate::files::output_content::OutputContent;
 use crate::files::plan::Plan;
 
-/// The output of an instance in a bucket. An object exists once its upload is completed, which
-/// happens at the commit of its epoch in a job with state.
+/// The output of an instance in a bucket. An object exists once it is published, which happens at
+/// the commit of its epoch in a job with state. Its parts are in the store before.
 pub(in crate::files) struct BucketOutput {
     files: Arc<BucketFiles>,
     plan: Plan,
@@ -86,8 +87,10 @@ impl BucketOutput {
 
     fn upload_at(&self, path: PathBuf) -> Result<ObjectUpload> {
         let object = self.files.object_of(&path)?;
+        let area = StagingArea::of_run(&object, self.state.run);
         let compression = self.plan.compression;
-        Ok(ObjectUpload::new(self.client()?, path, object, compression))
+        let place = (object, area);
+        Ok(ObjectUpload::new(self.client()?, path, place, compression))
     }
 
     /// Checks that no restored instance has to continue an object of a format that needs an end:
@@ -106,7 +109,7 @@ impl BucketOutput {
     /// Returns the upload of a snapshot.
     fn resumed(&self, stored: UploadState, tail: Vec<u8>) -> Result<ObjectUpload> {
         let upload = self.upload_at(PathBuf::from(stored.path))?;
-        let upload = upload.resumed(stored.uploaded, tail, stored.written);
+        let upload = upload.resumed(stored.staged, tail, stored.written);
         Ok(upload.with_head(stored.head.into_bytes()))
     }
 }
@@ -148,7 +151,7 @@ impl FileOutput for BucketOutput {
                 self.state.pending.push(PendingObject::new(file));
                 Ok(())
             }
-            false => file.complete(),
+            false => file.publish(),
         }
     }
 
@@ -220,6 +223,11 @@ impl FileOutput for BucketOutput {
             return Ok(None);
         };
         self.number = resumed.number;
+        let path = self.plan.file_of_generation(self.instance, 0);
+        let (object, client) = (self.files.object_of(&path)?, self.client()?);
+        for run in resumed.runs {
+            StagingArea::of_run(&object, run).clean(&client, &resumed.kept)?;
+        }
         for stored in resumed.pending {
             let upload = self.resumed(stored, Vec::new())?;
             self.state
@@ -240,7 +248,7 @@ impl FileOutput for BucketOutput {
                     file: upload,
                 });
             } else {
-                // After a rescale no instance continues the object: it is completed as it is.
+                // After a rescale no instance continues the object: it is published as it is.
                 upload.end()?;
                 self.state.pending.push(PendingObject::new(upload));
             }
@@ -253,7 +261,7 @@ impl FileOutput for BucketOutput {
 
     fn publish(&mut self, epoch: Epoch) -> Result<()> {
         while let Some(at) = self.state.pending.iter().position(|it| it.is_due(epoch)) {
-            self.state.pending[at].upload.complete()?;
+            self.state.pending[at].upload.publish()?;
             self.state.pending.remove(at);
         }
         Ok(())

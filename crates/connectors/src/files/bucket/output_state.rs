@@ -1,6 +1,6 @@
-//! The state of an output in a bucket: the uploads that are not completed.
+//! The state of an output in a bucket: the objects that are not published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use ardea_core::instance_state::{self as kept, PeerInstances};
 use ardea_core::{
@@ -9,13 +9,14 @@ use ardea_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::upload::{ObjectUpload, UploadedParts};
+use super::staging::StagedParts;
+use super::upload::ObjectUpload;
 
 /// The name of the state with the uploads of an instance.
 const UPLOADS: &str = "uploads";
 
-/// The name of the state with the bytes that follow the parts of the open upload. The store takes
-/// no part of less than 5 MiB but the last one.
+/// The name of the state with the bytes that follow the parts of the open upload. The store
+/// concatenates no part of less than 5 MiB but the last one.
 const TAIL: &str = "tail";
 
 /// The size of an entry of [`TAIL`].
@@ -26,7 +27,7 @@ const TAIL_ENTRY_BYTES: usize = 256 << 10;
 pub(super) struct UploadState {
     pub path: String,
     #[serde(flatten)]
-    pub uploaded: UploadedParts,
+    pub staged: StagedParts,
     /// The number of bytes written, before compression.
     #[serde(default)]
     pub written: u64,
@@ -45,7 +46,7 @@ impl UploadState {
     fn of(upload: &ObjectUpload, written: u64) -> Self {
         UploadState {
             path: upload.path.to_string_lossy().into_owned(),
-            uploaded: upload.uploaded().clone(),
+            staged: upload.staged().clone(),
             written,
             head: String::from_utf8(upload.head().to_vec()).unwrap_or_default(),
             begun_ms: None,
@@ -67,7 +68,7 @@ struct InstanceUploads {
     pending: Vec<UploadState>,
 }
 
-/// A complete upload that becomes an object when the epoch `since` is committed.
+/// An uploaded object that is published when the epoch `since` is committed.
 pub(super) struct PendingObject {
     pub upload: ObjectUpload,
     /// The epoch of the first snapshot that contains the upload.
@@ -96,7 +97,7 @@ impl PendingObject {
     }
 }
 
-/// The uploads of an instance that are not completed, and their snapshots.
+/// The uploads of an instance that are not published, and their snapshots.
 pub(super) struct OutputState {
     instance: Instance,
     /// A number in the names of this instance's numbered objects.
@@ -121,6 +122,10 @@ pub(super) struct ResumedUploads {
     pub pending: Vec<UploadState>,
     /// The open uploads with the bytes after their parts.
     pub open: Vec<(UploadState, Vec<u8>)>,
+    /// The earlier runs of which no other instance continues the parts.
+    pub runs: Vec<u64>,
+    /// The keys of all parts in the snapshots of all instances.
+    pub kept: HashSet<String>,
 }
 
 impl OutputState {
@@ -240,11 +245,17 @@ impl OutputState {
             number: 0,
             pending: Vec::new(),
             open: Vec::new(),
+            runs: Vec::new(),
+            kept: HashSet::new(),
         };
         for (number, kept) in (0u32..).zip(all) {
+            let unpublished = kept.pending.iter().chain(&kept.open);
+            let parts = unpublished.flat_map(|upload| &upload.staged.parts);
+            resumed.kept.extend(parts.cloned());
             if !self.instance.owns(u64::from(number)) {
                 continue;
             }
+            resumed.runs.push(kept.run);
             resumed.pending.extend(kept.pending);
             if let Some(open) = kept.open {
                 let tail = self.tail_of(number, open.tail_bytes)?;

@@ -1,4 +1,4 @@
-//! Upload of an object in parts.
+//! Upload of an object in parts, which are objects of their own until it is published.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_bucket::{Bucket, PendingRequest, RequestError, failed, is_missing, lacks_parts};
+use ardea_bucket::{Bucket, PendingRequest, RequestError, failed, is_missing};
 use ardea_core::{Error, ErrorCode, JobSignals, Result};
 use bytes::Bytes;
-use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as ObjectPath;
-use object_store::{Error as StoreError, ObjectStoreExt};
+use object_store::{Error as StoreError, ObjectStoreExt, PutResult};
 
 use super::encoder::ObjectEncoder;
+use super::staging::{StagedParts, StagingArea};
 use crate::files::output::OutputFile;
 use crate::files::part_file::Compression;
 
@@ -33,8 +33,8 @@ const PARTS_IN_FLIGHT: usize = 2;
 /// The longest wait for a part, after which the job is checked for cancellation.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// The longest wait for the end of an upload that is not needed any more.
-const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest wait for the removal of parts that are not needed any more.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The length of the first line that is retained for the encoder of a later attempt.
 const HEAD_BYTES: usize = 64 << 10;
@@ -65,6 +65,18 @@ impl UploadClient {
         result.map_err(|error| self.unwritten(object, error))
     }
 
+    /// Waits for the result of a request, until the job is cancelled.
+    pub fn wait<R>(&self, request: &PendingRequest<R>) -> std::result::Result<R, RequestError> {
+        loop {
+            if let Some(result) = request.wait(WAIT) {
+                return result;
+            }
+            if self.signals.is_cancelled() {
+                return Err(RequestError::Cancelled);
+            }
+        }
+    }
+
     /// Returns the error of a request for an object.
     pub fn unwritten(&self, object: &ObjectPath, error: RequestError) -> Error {
         match error {
@@ -80,24 +92,16 @@ impl UploadClient {
     }
 }
 
-/// The parts of an upload that the store has.
-#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct UploadedParts {
-    /// The id of the upload; `None` before the first part.
-    pub upload: Option<String>,
-    /// The ids of the parts, in order.
-    pub parts: Vec<String>,
-    pub bytes: u64,
-}
-
-/// An object that is being written. It does not exist before its upload is completed.
+/// An object that is being written. It does not exist before it is published.
 pub(in crate::files) struct ObjectUpload {
     client: UploadClient,
     pub(super) path: PathBuf,
-    pub(super) object: ObjectPath,
+    object: ObjectPath,
+    area: StagingArea,
     encoder: ObjectEncoder,
-    uploaded: UploadedParts,
-    in_flight: VecDeque<PendingRequest<PartId>>,
+    staged: StagedParts,
+    /// The parts that are being uploaded, by their keys.
+    in_flight: VecDeque<(ObjectPath, PendingRequest<PutResult>)>,
     /// The number of bytes before compression.
     written: u64,
     /// The first line, at most [`HEAD_BYTES`].
@@ -109,15 +113,16 @@ impl ObjectUpload {
     pub(super) fn new(
         client: UploadClient,
         path: PathBuf,
-        object: ObjectPath,
+        (object, area): (ObjectPath, StagingArea),
         compression: Compression,
     ) -> Self {
         ObjectUpload {
             client,
             path,
             object,
+            area,
             encoder: ObjectEncoder::new(compression),
-            uploaded: UploadedParts::default(),
+            staged: StagedParts::default(),
             in_flight: VecDeque::new(),
             written: 0,
             head: Vec::new(),
@@ -126,9 +131,9 @@ impl ObjectUpload {
     }
 
     /// Continues an upload of an earlier attempt; `tail` follows its parts.
-    pub(super) fn resumed(mut self, uploaded: UploadedParts, tail: Vec<u8>, written: u64) -> Self {
+    pub(super) fn resumed(mut self, staged: StagedParts, tail: Vec<u8>, written: u64) -> Self {
         self.encoder = self.encoder.after(tail);
-        self.uploaded = uploaded;
+        self.staged = staged;
         self.written = written;
         self
     }
@@ -149,8 +154,8 @@ impl ObjectUpload {
     }
 
     /// Returns the parts that the store has. Valid once no part is in flight.
-    pub(super) fn uploaded(&self) -> &UploadedParts {
-        &self.uploaded
+    pub(super) fn staged(&self) -> &StagedParts {
+        &self.staged
     }
 
     /// Returns the sealed bytes after the parts.
@@ -169,36 +174,24 @@ impl ObjectUpload {
     }
 
     fn part_bytes(&self) -> usize {
-        let uploaded = self.uploaded.parts.len() + self.in_flight.len();
-        PART_BYTES * (1 + uploaded / PARTS_PER_SIZE)
+        let parts = self.staged.parts.len() + self.in_flight.len();
+        PART_BYTES * (1 + parts / PARTS_PER_SIZE)
     }
 
     /// Starts the upload of the encoded bytes as one part.
     fn send_part(&mut self) -> Result<()> {
-        let upload = match &self.uploaded.upload {
-            Some(upload) => upload.clone(),
-            None => {
-                let object = self.object.clone();
-                let upload = self.client.request(&self.object, move |store| {
-                    let object = object.clone();
-                    async move { store.create_multipart(&object).await }
-                })?;
-                self.uploaded.upload = Some(upload.clone());
-                upload
-            }
-        };
         while self.in_flight.len() >= PARTS_IN_FLIGHT {
             self.await_part()?;
         }
         let bytes = Bytes::from(self.encoder.take_bytes());
-        self.uploaded.bytes += bytes.len() as u64;
-        let index = self.uploaded.parts.len() + self.in_flight.len();
-        let object = self.object.clone();
-        self.in_flight
-            .push_back(self.client.bucket.start(move |store| {
-                let (object, upload, bytes) = (object.clone(), upload.clone(), bytes.clone());
-                async move { store.put_part(&object, &upload, index, bytes.into()).await }
-            }));
+        self.staged.bytes += bytes.len() as u64;
+        let key = self.area.next_key();
+        let part = key.clone();
+        let request = self.client.bucket.start(move |store| {
+            let (part, bytes) = (part.clone(), bytes.clone());
+            async move { store.put(&part, bytes.into()).await }
+        });
+        self.in_flight.push_back((key, request));
         Ok(())
     }
 
@@ -214,15 +207,16 @@ impl ObjectUpload {
 
     /// Waits up to 100 ms for the oldest part in flight; returns false on timeout.
     fn poll_part(&mut self) -> Result<bool> {
-        let Some(request) = self.in_flight.front() else {
+        let Some((_, request)) = self.in_flight.front() else {
             return Ok(true);
         };
         let Some(result) = request.wait(WAIT) else {
             return Ok(false);
         };
-        self.in_flight.pop_front();
-        let part = result.map_err(|error| self.client.unwritten(&self.object, error))?;
-        self.uploaded.parts.push(part.content_id);
+        result.map_err(|error| self.client.unwritten(&self.object, error))?;
+        if let Some((key, _)) = self.in_flight.pop_front() {
+            self.staged.parts.push(key.to_string());
+        }
         Ok(true)
     }
 
@@ -243,45 +237,40 @@ impl ObjectUpload {
         };
         let ended = begun.and_then(|()| self.encoder.end());
         ended.map_err(|error| self.cannot_encode(&error))?;
-        if !self.tail().is_empty() || self.uploaded.parts.len() + self.in_flight.len() == 0 {
+        if !self.tail().is_empty() || self.staged.parts.len() + self.in_flight.len() == 0 {
             self.send_part()?;
         }
         Ok(())
     }
 
-    /// Makes the object exist. Succeeds if an earlier attempt has done so.
+    /// Makes the object exist: the store concatenates its parts. Succeeds if an earlier attempt has
+    /// done so.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if the store no longer has the upload.
-    pub fn complete(&mut self) -> Result<()> {
+    /// [`ErrorCode::WriteFailed`] if the store no longer has the parts.
+    pub fn publish(&mut self) -> Result<()> {
         while !self.in_flight.is_empty() {
             self.await_part()?;
         }
-        let Some(upload) = self.uploaded.upload.clone() else {
-            return Ok(());
-        };
-        let parts = self.uploaded.parts.iter().cloned();
-        let parts: Vec<_> = parts.map(|content_id| PartId { content_id }).collect();
-        let object = self.object.clone();
-        let signals = &self.client.signals;
-        let completed = self
-            .client
-            .bucket
-            .request(&|| !signals.is_cancelled(), move |store| {
-                let (object, upload, parts) = (object.clone(), upload.clone(), parts.clone());
-                async move { store.complete_multipart(&object, &upload, parts).await }
-            });
-        match completed {
-            Ok(_) => Ok(()),
-            Err(RequestError::Refused(error)) if is_missing(&error) || lacks_parts(&error) => {
-                self.check_completed()
+        let parts = self.staged.paths();
+        let bucket = &self.client.bucket;
+        let published = bucket.start_concatenation(parts.clone(), self.object.clone());
+        match self.client.wait(&published) {
+            Ok(()) => {}
+            Err(RequestError::Refused(error)) if is_missing(&error) => self.check_published()?,
+            Err(error) => return Err(self.client.unwritten(&self.object, error)),
+        }
+        match self.client.wait(&bucket.start_removal(parts)) {
+            Err(RequestError::Cancelled) => {
+                Err(self.client.unwritten(&self.object, RequestError::Cancelled))
             }
-            Err(error) => Err(self.client.unwritten(&self.object, error)),
+            // Parts that the store does not remove do no harm.
+            _ => Ok(()),
         }
     }
 
-    /// Checks that an upload was completed that the store does not have, or no longer in whole.
-    fn check_completed(&self) -> Result<()> {
+    /// Checks that an object was published whose parts the store does not have any more.
+    fn check_published(&self) -> Result<()> {
         let object = self.object.clone();
         let found = self.client.request(&self.object, move |store| {
             let object = object.clone();
@@ -292,31 +281,25 @@ impl ObjectUpload {
                 }
             }
         })?;
-        let expected = self.uploaded.bytes;
+        let expected = self.staged.bytes;
         if found == Some(expected) {
             return Ok(());
         }
-        let what = format!(
-            "the upload of {} is gone; it held {expected} bytes of committed output",
-            self.path.display()
-        );
+        let (path, area) = (self.path.display(), self.area.path());
+        let what = format!("{path} is gone; it held {expected} bytes of committed output");
         Err(Error::new(ErrorCode::WriteFailed, what)
-            .hint("keep incomplete uploads longer than the job may be down: check the lifecycle rules of the bucket. MinIO also loses an upload if a killed process was completing it. Otherwise start the job without the checkpoint")
+            .because(format!("neither the object nor its parts in {area} exist"))
+            .hint("keep the objects in this folder longer than the job may be down: check the lifecycle rules of the bucket. Otherwise start the job without the checkpoint")
             .permanent())
     }
 
-    /// Removes the parts of an upload that is not needed any more, as far as the store answers.
+    /// Removes the parts of an object that is not needed any more, as far as the store answers.
     pub fn abort(self) {
-        let Some(upload) = self.uploaded.upload else {
-            return;
-        };
-        let object = self.object;
-        let aborted = self.client.bucket.start(move |store| {
-            let (object, upload) = (object.clone(), upload.clone());
-            async move { store.abort_multipart(&object, &upload).await }
-        });
-        // An upload that is not aborted is removed by a lifecycle rule of the bucket.
-        let _ = aborted.wait(ABORT_TIMEOUT);
+        let parts = self.staged.paths();
+        let keys = self.in_flight.iter().map(|(key, _)| key.clone());
+        let all = parts.into_iter().chain(keys).collect();
+        // Further parts are not removed: the job keeps no state.
+        let _ = self.client.bucket.start_removal(all).wait(REMOVAL_TIMEOUT);
     }
 
     fn cannot_encode(&self, error: &std::io::Error) -> Error {
@@ -358,7 +341,7 @@ impl OutputFile for ObjectUpload {
     }
 
     fn sync(&mut self) -> Result<()> {
-        // An object is durable when its upload is completed.
+        // A part is durable when it is uploaded, and the rest is in the snapshot.
         Ok(())
     }
 }

@@ -248,6 +248,12 @@ impl BlockPositions {
         });
     }
 
+    /// Returns the number of blocks in the stream whose records have not all been emitted.
+    #[cfg(test)]
+    pub fn in_flight(&self) -> usize {
+        self.lock().segments.len()
+    }
+
     /// Drops the blocks before an offset of the stream, up to which all records were emitted.
     pub fn advance(&self, offset: u64) {
         let mut state = self.lock();

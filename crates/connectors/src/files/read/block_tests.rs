@@ -2,13 +2,14 @@
 
 use std::fs;
 
-use ardea_core::{StateChunk, Timestamp};
+use ardea_core::{Chunk, OutboxRuntime, StateChunk, Timestamp};
 use ardea_testkit::{Expected, SourceTest};
 use proptest::prelude::*;
 
 use super::tests::file;
 use super::*;
-use crate::testing::{Driven, error_contains, signals, stateful_context};
+use crate::record_output::AsRows;
+use crate::testing::{Driven, bgzip_member, error_contains, signals, stateful_context};
 
 /// Returns a source of the file, with blocks of this size, for each instance of an attempt.
 pub(super) fn attempt<T: Send + 'static, D: Decode<T>>(
@@ -291,5 +292,53 @@ fn the_number_of_instances_follows_from_what_can_be_shared() {
         csv::<super::tests::Flight>("in.csv").instances(),
     ] {
         assert_eq!(single, Parallelism::ONE);
+    }
+}
+
+/// Reads an instance's half of a file in blocks of 4 KiB. Returns the greatest number of blocks
+/// whose records had not all been emitted, and the greatest size of the buffer.
+fn most_in_flight(name: &str, content: &[u8]) -> (usize, usize) {
+    let (_dir, path) = file(name, content);
+    let instance = Instance {
+        index: 0,
+        parallelism: 2,
+    };
+    let listing = Listing::new(Location::of(&path).unwrap(), None).shared(4096);
+    let listed = listing.of(instance);
+    let supply = InitialListing::new(Arc::new(listing), listed);
+    let mut reader = ReadP::<AsRows<String, Lines>, _>::new(supply, &Reading::new(Lines));
+    let context = InstanceContext {
+        instance,
+        ..InstanceContext::detached("read")
+    };
+    reader.init(&context).unwrap();
+    let (mut most, mut outbox, mut records) = ((0, 0), Outbox::new(1, 64), 0);
+    loop {
+        let done = reader.complete(&mut outbox).unwrap().done;
+        let (blocks, bytes) = reader.intake.in_flight();
+        most = (most.0.max(blocks), most.1.max(bytes));
+        if let Some(chunk) = outbox.take_chunk(0, Chunk::default) {
+            records += chunk.len();
+        }
+        if done {
+            assert!(records > 0);
+            return most;
+        }
+    }
+}
+
+#[test]
+fn a_file_of_any_size_is_read_with_at_most_two_blocks_in_flight() {
+    let text = |blocks: usize| "a line of text\n".repeat(blocks * 4096 / 15).into_bytes();
+    let members = |blocks: usize| -> Vec<u8> {
+        let members = text(blocks);
+        members.chunks(4095).flat_map(bgzip_member).collect()
+    };
+    for blocks in [10, 1000] {
+        for (name, content) in [("in", text(blocks)), ("in.gz", members(blocks))] {
+            let (in_flight, bytes) = most_in_flight(name, &content);
+            assert!((1..=2).contains(&in_flight), "{in_flight} in {name}");
+            assert_eq!(bytes, READ_SIZE, "{name} of {blocks} blocks");
+        }
     }
 }

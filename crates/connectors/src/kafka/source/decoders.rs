@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ardea_core::{InstanceContext, Result};
+use ardea_core::{InstanceContext, Records, Result, Timestamp};
 
-use crate::format::Decode;
+use crate::format::{BatchDecode, Decode};
 use crate::kafka::message::Message;
 
 /// Function that converts a message to a record, or returns the reason why the message cannot be
@@ -46,6 +46,32 @@ pub trait DecodeMessage<T>: Send + 'static {
     /// # Errors
     /// The reason why the message cannot be decoded. The message becomes a bad record.
     fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String>;
+}
+
+/// A prototype of decoders that collect the records of a source in batches: a
+/// [format](FormatDecoder), or a format with a schema registry.
+pub trait BatchMessageDecoder: Send + Sync + 'static {
+    /// The decoder of one instance of the source.
+    type Instance: DecodeMessageBatch;
+
+    /// Creates the decoder of an instance.
+    fn batch_instance(self: &Arc<Self>) -> Self::Instance;
+}
+
+/// A decoder of the messages of one instance that collects its records in a batch; see
+/// [`BatchDecode`].
+pub trait DecodeMessageBatch: DecodeMessage<()> {
+    /// The type of the batches.
+    type Batch: Records;
+
+    /// Returns the maximum number of records of a batch.
+    fn batch_rows(&self) -> usize;
+
+    /// Takes the batch, whose records have these event times; `None` if it has no record.
+    ///
+    /// # Errors
+    /// Internal errors only.
+    fn take_timed_batch(&mut self, times: &[Timestamp]) -> Result<Option<Self::Batch>>;
 }
 
 impl<T, F> MessageDecoder<T> for F
@@ -90,5 +116,25 @@ impl<T, D: Decode<T>> DecodeMessage<T> for FormatDecoder<D> {
     #[inline]
     fn decode(&mut self, message: &Message<'_>) -> Result<Option<T>, String> {
         self.0.decode(message.present_value()?)
+    }
+}
+
+impl<D: BatchDecode> BatchMessageDecoder for FormatDecoder<D> {
+    type Instance = FormatDecoder<D>;
+
+    fn batch_instance(self: &Arc<Self>) -> FormatDecoder<D> {
+        FormatDecoder(self.0.clone())
+    }
+}
+
+impl<D: BatchDecode> DecodeMessageBatch for FormatDecoder<D> {
+    type Batch = D::Batch;
+
+    fn batch_rows(&self) -> usize {
+        self.0.batch_rows()
+    }
+
+    fn take_timed_batch(&mut self, times: &[Timestamp]) -> Result<Option<D::Batch>> {
+        self.0.take_timed_batch(times)
     }
 }

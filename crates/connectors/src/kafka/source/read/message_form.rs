@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use ardea_core::{Chunk, Error, ErrorCode, Lane, Ordinal, Outbox, Result, Timestamp};
 
-use crate::format::BatchDecode;
-use crate::kafka::source::decoders::{DecodeMessage, FormatDecoder};
+use crate::kafka::source::decoders::{DecodeMessage, DecodeMessageBatch};
 
 /// The destination of decoded records.
 pub(crate) trait MessageOutput<T> {
@@ -28,7 +27,7 @@ impl<T> MessageOutput<T> for Lane<'_, T> {
     }
 }
 
-/// The event times of the records of the batch that a [`BatchDecode`] contains.
+/// The event times of the records of the batch that a [`DecodeMessageBatch`] contains.
 pub(crate) struct BatchTimes<'a> {
     times: &'a mut Vec<Timestamp>,
     capacity: usize,
@@ -95,9 +94,9 @@ impl<T: Send + 'static, D: DecodeMessage<T>> MessageForm for AsRows<T, D> {
 /// Records in batches.
 pub(crate) struct AsBatches<D>(PhantomData<fn() -> D>);
 
-impl<D: BatchDecode> MessageForm for AsBatches<D> {
+impl<D: DecodeMessageBatch> MessageForm for AsBatches<D> {
     type Record = ();
-    type Decoder = FormatDecoder<D>;
+    type Decoder = D;
     type Output<'a> = BatchTimes<'a>;
 
     fn accepts(outbox: &Outbox) -> bool {
@@ -106,19 +105,15 @@ impl<D: BatchDecode> MessageForm for AsBatches<D> {
 
     fn begin<'a>(
         _: &'a mut Outbox,
-        decoder: &FormatDecoder<D>,
+        decoder: &D,
         times: &'a mut Vec<Timestamp>,
     ) -> Result<BatchTimes<'a>> {
-        let capacity = decoder.0.batch_rows().max(1);
+        let capacity = decoder.batch_rows().max(1);
         Ok(BatchTimes { times, capacity })
     }
 
-    fn finish(
-        outbox: &mut Outbox,
-        decoder: &mut FormatDecoder<D>,
-        times: &mut Vec<Timestamp>,
-    ) -> Result<()> {
-        let batch = decoder.0.take_timed_batch(times)?;
+    fn finish(outbox: &mut Outbox, decoder: &mut D, times: &mut Vec<Timestamp>) -> Result<()> {
+        let batch = decoder.take_timed_batch(times)?;
         times.clear();
         let Some(batch) = batch else {
             return Ok(());
