@@ -23,8 +23,8 @@ use cluster::{
 };
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs, LogsArgs,
-    MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, RecoverArgs, RemoteJob,
-    RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
+    MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, PythonArgs, RecoverArgs,
+    RemoteJob, RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
 };
 use map::MAP_HELP;
 pub use map::{

@@ -3,6 +3,7 @@
 mod bound_aggregates;
 mod joins;
 mod keyed;
+mod merge;
 mod top;
 mod windowed;
 
