@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_codec::ExchangeData;
-use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing, Sink};
+use ardea_core::{Boundedness, ChunkCodec, Ends, Join, Priority, ProcessorSupplier, Routing, Sink};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;

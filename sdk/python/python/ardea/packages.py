@@ -32,7 +32,8 @@ class PackageOptions:
 def take_options(words: List[str]) -> Tuple[PackageOptions, List[str]]:
     """Takes ``--requirements FILE`` and ``--with-environment`` out of a command line. Returns the
     other words. Those after ``--`` belong to the job."""
-    options, rest = PackageOptions(), []
+    options = PackageOptions()
+    rest: List[str] = []
     index = 0
     while index < len(words):
         word = words[index]

@@ -88,7 +88,7 @@ pub(super) fn write(input: Branch, plan: PostgresSinkPlan, has_lines: bool) -> R
             match cell {
                 None => row.null(),
                 Some(bytes) if *is_binary => row.set(bytes),
-                Some(text) => row.set(String::from_utf8_lossy(text).as_ref()),
+                Some(text) => row.set(&*String::from_utf8_lossy(text)),
             };
         }
     };
