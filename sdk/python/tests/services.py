@@ -1,11 +1,13 @@
 """Real servers for tests, from ``scripts/services``."""
 
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
-from typing import Callable, List, TypeVar
+from typing import Callable, TypeVar
 
 import pytest
 
@@ -20,10 +22,12 @@ T = TypeVar("T")
 class Service:
     """A running server. It stops when ``stop`` closes its standard input."""
 
-    def __init__(self, name: str, folder: Path, ports: List[int]) -> None:
-        self.ports = ports
-        self.folder = folder
-        command = ["bash", str(SCRIPTS / f"{name}.sh"), str(folder), *map(str, ports)]
+    def __init__(self, name: str, ports: int = 1) -> None:
+        self.ports = [free_port() for _ in range(ports)]
+        # A server may run as another user, who cannot read folders of pytest.
+        self._folder = tempfile.mkdtemp(prefix=f"ardea-{name}-")
+        os.chmod(self._folder, 0o711)
+        command = ["bash", str(SCRIPTS / f"{name}.sh"), self._folder, *map(str, self.ports)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -41,6 +45,7 @@ class Service:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(TIMEOUT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def free_port() -> int:

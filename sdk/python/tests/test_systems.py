@@ -20,41 +20,41 @@ SCHEMA = {"carrier": str, "delay": int}
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def kafka() -> Iterator[str]:
     require("kafka")
-    service = Service("kafka", tmp_path_factory.mktemp("kafka"), [free_port(), free_port()])
+    service = Service("kafka", ports=2)
     yield f"127.0.0.1:{service.ports[0]}"
     service.stop()
 
 
 @pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def nats() -> Iterator[str]:
     require("nats")
-    service = Service("nats", tmp_path_factory.mktemp("nats"), [free_port(), free_port()])
+    service = Service("nats", ports=2)
     yield f"nats://127.0.0.1:{service.ports[0]}"
     service.stop()
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     require("postgres")
-    service = Service("postgres", tmp_path_factory.mktemp("postgres"), [free_port()])
+    service = Service("postgres")
     yield f"postgres://postgres@127.0.0.1:{service.ports[0]}/postgres"
     service.stop()
 
 
 @pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def redis() -> Iterator[int]:
     require("redis")
-    service = Service("redis", tmp_path_factory.mktemp("redis"), [free_port()])
+    service = Service("redis")
     yield service.ports[0]
     service.stop()
 
 
 @pytest.fixture(scope="module")
-def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def minio() -> Iterator[Service]:
     require("s3")
-    service = Service("minio", tmp_path_factory.mktemp("minio"), [free_port()])
+    service = Service("minio")
     yield service
     service.stop()
 
