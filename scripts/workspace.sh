@@ -11,7 +11,7 @@ else
     echo "SKIPPED etcd: there is no protoc (Debian: apt-get install protobuf-compiler libprotobuf-dev)" >&2
 fi
 if { command -v make || command -v gmake; } >/dev/null && pkg-config --exists openssl 2>/dev/null; then
-    workspace+=(--features ardea-cli/kafka,ardea-cli/redis,ardea/avro,ardea/protobuf)
+    workspace+=(--features ardea-cli/kafka,ardea-cli/redis,ardea/avro,ardea/protobuf,ardea-python/kafka)
 else
     echo "SKIPPED Kafka: there is no make or no OpenSSL (Debian: apt-get install make libssl-dev pkg-config)" >&2
 fi

@@ -24,8 +24,8 @@ use cluster::{
 };
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, DrainArgs, KillArgs, ListArgs, LogsArgs,
-    MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, RecoverArgs, RemoteJob,
-    RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
+    MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, PythonArgs, RecoverArgs,
+    RemoteJob, RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
 };
 pub use instance::{InstanceCheckArgs, InstanceCommands};
 use map::MAP_HELP;

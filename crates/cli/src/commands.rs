@@ -19,6 +19,7 @@ mod map;
 mod metastore;
 mod metrics;
 mod plan;
+mod python_job;
 mod query;
 mod replicas;
 mod run;

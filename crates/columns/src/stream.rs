@@ -3,6 +3,7 @@
 mod bound_aggregates;
 mod joins;
 mod keyed;
+mod merge;
 mod source_filters;
 mod top;
 mod windowed;

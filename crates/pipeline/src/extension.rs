@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_codec::ExchangeData;
-use ardea_core::{Boundedness, ChunkCodec, Ends, Priority, ProcessorSupplier, Routing, Sink};
+use ardea_core::{Boundedness, ChunkCodec, Ends, Join, Priority, ProcessorSupplier, Routing, Sink};
 
 use crate::step::{EdgeInput, Lower};
 use crate::stream::Stream;
@@ -57,6 +57,23 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name.into(), vec![self.from], 1, lower)
+    }
+
+    /// Merges the stream with another one, by processors with two inputs. `codec` is that of edges
+    /// between processes.
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
+    pub fn merge_with<B2>(
+        self,
+        other: Stream<T, B2, E>,
+        codec: Arc<dyn ChunkCodec>,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<T, <B as Join<B2>>::Out, E>
+    where
+        B: Join<B2>,
+    {
+        self.merged(other, EdgeInput::with_codec(Routing::Forward, codec), make)
     }
 
     /// Writes the stream to a sink like [`write_to`](Self::write_to). `codec` is that of edges

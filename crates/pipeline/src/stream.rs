@@ -201,8 +201,24 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         T: ExchangeData,
         B: Join<B2>,
     {
+        self.merged(
+            other,
+            EdgeInput::of::<T>(Routing::Forward),
+            supplier(MergeP::<T>::new),
+        )
+    }
+
+    /// Adds a step with two inputs that go the same way.
+    pub(crate) fn merged<B2>(
+        self,
+        other: Stream<T, B2, E>,
+        way: EdgeInput,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<T, <B as Join<B2>>::Out, E>
+    where
+        B: Join<B2>,
+    {
         self.assert_same_pipeline(&other.pipeline);
-        let way = EdgeInput::of::<T>(Routing::Forward);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(inputs[0].parallelism);
             let inputs = [inputs[0], inputs[1]].map(|input| {
@@ -211,7 +227,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
                     way.routed(lowering.forward_or_round_robin(input, parallelism)),
                 )
             });
-            let make = supplier(MergeP::<T>::new);
+            let make = Arc::clone(&make);
             Ok(vec![lowering.vertex_with_inputs(
                 name,
                 parallelism,

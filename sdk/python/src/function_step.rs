@@ -15,15 +15,18 @@ pub(crate) struct FunctionP<F> {
     name: String,
     function: F,
     errors: RecordErrors<RecordBatch>,
+    /// True if the job uses the event times of the records.
+    has_time: bool,
 }
 
 impl<F> FunctionP<F> {
     /// Creates the step `name`, with a policy for records on which the function fails.
-    pub(crate) fn new(name: String, function: F, policy: OnError) -> Self {
+    pub(crate) fn new(name: String, function: F, policy: OnError, has_time: bool) -> Self {
         FunctionP {
             name,
             function,
             errors: record_errors(policy),
+            has_time,
         }
     }
 
@@ -40,7 +43,7 @@ impl<F> FunctionP<F> {
         if count == before {
             return Ok(times);
         }
-        if times.iter().all(|time| *time == Timestamp::MIN) {
+        if !self.has_time {
             return Ok(vec![Timestamp::MIN; count]);
         }
         let what = format!(

@@ -6,7 +6,7 @@
 //! In reading order:
 //!
 //! * `plan`: the form of plans;
-//! * `lowering`: the pipeline of a plan;
+//! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
 //!   the interpreter of this process; `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod connectors;
 mod failure;
 mod function;
 mod function_step;
@@ -57,6 +58,9 @@ mod _ardea {
 
     #[pymodule_export]
     use super::commands::{host, is_process_of_cluster, job_arguments, main};
+
+    #[pymodule_export]
+    use super::connectors::built_with;
 
     #[pymodule_export]
     use super::rows_of;

@@ -2,6 +2,7 @@
 
 mod batch_rows;
 mod file_sink;
+mod join;
 mod source;
 mod step;
 mod tee;
@@ -22,7 +23,7 @@ use crate::python_function::PythonFunction;
 
 /// A stream of a plan. Boundedness and event time are checked when a plan is compiled, and not by
 /// types.
-type Table = Columns<Bounded, Timed>;
+pub(crate) type Table = Columns<Bounded, Timed>;
 
 /// A compiled plan.
 pub(crate) struct CompiledPlan {
@@ -34,11 +35,31 @@ pub(crate) struct CompiledPlan {
     pub raised: RaisedException,
 }
 
+/// The event times of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EventTime {
+    /// None.
+    Absent,
+    /// Those of the source, which the job does not use.
+    OfSource,
+    /// Those that windows use.
+    Assigned,
+}
+
 /// A stream with the facts that types express in Rust.
-struct Branch {
-    table: Table,
-    schema: SchemaRef,
-    has_time: bool,
+pub(crate) struct SourceTable {
+    pub table: Table,
+    pub time: EventTime,
+    /// True if the stream ends by itself.
+    pub is_bounded: bool,
+}
+
+/// The stream of one reader of an output.
+pub(crate) struct Branch {
+    pub table: Table,
+    pub schema: SchemaRef,
+    time: EventTime,
+    is_bounded: bool,
 }
 
 /// A compiler of plans.
@@ -110,14 +131,20 @@ impl Lowering<'_> {
     }
 
     /// Adds an output of a step, with a stream for each of its readers.
-    fn add(&mut self, output: Output, table: Table, has_time: bool) -> Result<()> {
+    fn add(&mut self, output: Output, added: SourceTable) -> Result<()> {
+        let SourceTable {
+            table,
+            time,
+            is_bounded,
+        } = added;
         let schema = Arc::clone(table.schema()?);
         let readers = self.readers.get(&output).copied().unwrap_or_default();
-        let tables = tee::tee(table, &schema, readers.max(1));
+        let tables = tee::tee(table, readers.max(1));
         let branches = tables.into_iter().map(|table| Branch {
             table,
             schema: Arc::clone(&schema),
-            has_time,
+            time,
+            is_bounded,
         });
         self.branches.insert(output, branches.collect());
         Ok(())

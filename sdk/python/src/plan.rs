@@ -1,9 +1,13 @@
 //! The form of plans: the steps of a job as plain data.
 
-use ardea_columns::{AggregateExpr, Expr};
+mod systems;
+
+use ardea_columns::{AggregateExpr, Expr, TopRecords};
 use ardea_core::{Error, ErrorCode, OnError, Result};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::Deserialize;
+
+pub(crate) use systems::*;
 
 /// The version of the form of plans that this program reads.
 const VERSION: u32 = 1;
@@ -12,7 +16,7 @@ const VERSION: u32 = 1;
 pub(crate) type Output = (usize, usize);
 
 /// The description of a job.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize)]
 pub(crate) struct Plan {
     version: u32,
     /// The name of the job.
@@ -45,7 +49,7 @@ impl Plan {
 }
 
 /// A step with its inputs.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize)]
 pub(crate) struct PlanStep {
     /// The outputs that the step reads.
     pub inputs: Vec<Output>,
@@ -57,7 +61,7 @@ pub(crate) struct PlanStep {
 }
 
 /// The kind of a step, with its options. A function or collection is given by its index.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum StepKind {
     /// Reads from a source.
@@ -84,11 +88,36 @@ pub(crate) enum StepKind {
         idle_micros: Option<u64>,
         ahead_micros: Option<u64>,
     },
+    /// Uses the event times of the source.
+    SourceTime,
     Function(FunctionPlan),
+    /// Merges two streams with the same columns.
+    Merge,
+    Join(JoinPlan),
     Aggregate {
         name: String,
         keys: Vec<String>,
         aggregates: Vec<AggregateExpr>,
+    },
+    /// Emits each record with the aggregates of its key so far.
+    Rolling {
+        name: String,
+        keys: Vec<String>,
+        aggregates: Vec<AggregateExpr>,
+        ttl_micros: Option<u64>,
+    },
+    /// Emits the first record of each key, or those that are a time apart.
+    Distinct {
+        name: String,
+        keys: Vec<String>,
+        within_micros: Option<u64>,
+    },
+    /// Emits the greatest records of each key, or of each key and window.
+    Top {
+        name: String,
+        keys: Vec<String>,
+        window: Option<WindowPlan>,
+        top: TopRecords,
     },
     /// Aggregates windows. Output 1 has the late records.
     Window {
@@ -107,6 +136,32 @@ pub(crate) enum StepKind {
     Collect,
     /// Drops the records.
     Discard,
+}
+
+/// A join of a stream with another one, the second input.
+#[derive(Deserialize, Debug)]
+pub(crate) struct JoinPlan {
+    pub name: String,
+    pub keys: Vec<String>,
+    pub other_keys: Vec<String>,
+    pub by: JoinKind,
+    /// True if a record without a match is emitted, with null.
+    pub is_outer: bool,
+}
+
+/// The condition of a join besides equal keys.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JoinKind {
+    /// None: the other stream is a table, which is read first.
+    Table,
+    /// One window.
+    Window(WindowPlan),
+    /// A distance of event times.
+    Interval {
+        lower_micros: i64,
+        upper_micros: i64,
+    },
 }
 
 /// A step that calls a function with each batch.
@@ -194,10 +249,16 @@ impl FieldList {
 }
 
 /// A source.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SourcePlan {
     Files(FileSourcePlan),
+    Kafka(Box<KafkaSourcePlan>),
+    Nats(Box<NatsSourcePlan>),
+    Postgres(Box<PostgresSourcePlan>),
+    Tcp(TcpSourcePlan),
+    Stdin(MessagePlan),
+    Generate(GeneratePlan),
     /// The values of a collection.
     Items {
         fields: FieldList,
@@ -206,6 +267,37 @@ pub(crate) enum SourcePlan {
         /// The number of times that the values are read.
         repeat: usize,
     },
+}
+
+impl SourcePlan {
+    /// Returns the name of the system.
+    pub(crate) fn system(&self) -> &'static str {
+        match self {
+            SourcePlan::Files(_) => "files",
+            SourcePlan::Kafka(_) => "kafka",
+            SourcePlan::Nats(_) => "nats",
+            SourcePlan::Postgres(_) => "postgres",
+            SourcePlan::Tcp(_) => "tcp",
+            SourcePlan::Stdin(_) => "stdin",
+            SourcePlan::Generate(_) => "generate",
+            SourcePlan::Items { .. } => "items",
+        }
+    }
+}
+
+impl SinkPlan {
+    /// Returns the name of the system.
+    pub(crate) fn system(&self) -> &'static str {
+        match self {
+            SinkPlan::Files(_) => "files",
+            SinkPlan::Kafka(_) => "kafka",
+            SinkPlan::Nats(_) => "nats",
+            SinkPlan::Postgres(_) => "postgres",
+            SinkPlan::Redis(_) => "redis",
+            SinkPlan::Tcp(_) => "tcp",
+            SinkPlan::Stdout(_) => "stdout",
+        }
+    }
 }
 
 /// The format of files.
@@ -231,10 +323,16 @@ pub(crate) struct FileSourcePlan {
 }
 
 /// A sink.
-#[derive(Deserialize, Debug)]
+#[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SinkPlan {
     Files(FileSinkPlan),
+    Kafka(Box<KafkaSinkPlan>),
+    Nats(Box<NatsSinkPlan>),
+    Postgres(Box<PostgresSinkPlan>),
+    Redis(Box<RedisSinkPlan>),
+    Tcp(TcpSinkPlan),
+    Stdout(OutgoingPlan),
 }
 
 /// Files as a sink.

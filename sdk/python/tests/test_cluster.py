@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import time
 import textwrap
+import time
+import zipfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
@@ -48,13 +50,16 @@ class Site:
         rows = [{"k": "ab"[n % 2], "v": n} for n in range(100)]
         (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def run(
+        self, *words: str, program: Sequence[str] = (sys.executable, "job.py"), **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("ARDEA_")
         }
         environment.update({"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)})
+        environment.update(variables)
         return subprocess.run(
-            [sys.executable, "job.py", *words],
+            [*program, *words],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -65,6 +70,19 @@ class Site:
 
     def arguments(self) -> List[str]:
         return [str(self.folder / "in.jsonl"), str(self.folder / "out.jsonl")]
+
+    def cluster(self) -> List[str]:
+        return ["--set", f"cluster.directory={self.folder / 'cluster'}"]
+
+    def wait_for_totals(self, done: "subprocess.CompletedProcess[str]") -> None:
+        """Waits for the result of a submitted job."""
+        files = (self.folder / "cluster").rglob("*.log")
+        logs = "\n".join(path.read_text(errors="replace") for path in files)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.totals() != TOTALS:
+            assert time.monotonic() < deadline, f"{done.stdout}\n{done.stderr}\n{logs}"
+            time.sleep(0.05)
 
     def totals(self) -> Dict[str, int]:
         """Returns the result; empty before the file is complete."""
@@ -97,17 +115,81 @@ def test_a_plan_runs_nothing(site: Site) -> None:
 
 
 def test_a_submitted_job_runs_on_a_cluster(site: Site) -> None:
-    folder = site.folder / "cluster"
-    settings = ["--set", f"cluster.directory={folder}", "--set", "job.containers=2"]
-    done = site.run("submit", *settings, *site.arguments())
-    logs = "\n".join(
-        path.read_text(errors="replace") for path in folder.rglob("*") if path.suffix == ".log"
+    done = site.run("submit", *site.cluster(), "--set", "job.containers=2", *site.arguments())
+    site.wait_for_totals(done)
+
+
+@pytest.fixture
+def wheel(site: Site) -> Path:
+    """A package that this environment does not have: the site's helper as `tinydouble`."""
+    path = site.folder / "tinydouble-1.0-py3-none-any.whl"
+    information = "tinydouble-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tinydouble/__init__.py", textwrap.dedent(HELPER))
+        archive.writestr(
+            f"{information}/METADATA", "Metadata-Version: 2.1\nName: tinydouble\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{information}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(f"{information}/RECORD", "")
+    job = (site.folder / "job.py").read_text()
+    (site.folder / "job.py").write_text(job.replace("from helper", "from tinydouble"))
+    (site.folder / "helper.py").unlink()
+    (site.folder / "requirements.txt").write_text(f"--no-index\n./{path.name}\n")
+    return path
+
+
+def test_packages_of_a_requirements_file_travel_with_the_job(site: Site, wheel: Path) -> None:
+    program = (sys.executable, "-m", "ardea", "submit")
+    words = ["--requirements", "requirements.txt", *site.cluster(), "job.py", "--"]
+    done = site.run(*words, *site.arguments(), program=program, TMPDIR=str(site.folder))
+    site.wait_for_totals(done)
+    (unpacked,) = (site.folder / f"ardea-packages-{os.getuid()}").iterdir()
+    assert (unpacked / "tinydouble" / "__init__.py").exists()
+    assert (unpacked / "ardea" / "__init__.py").exists()
+
+
+def test_a_missing_package_fails_the_submission(site: Site, wheel: Path) -> None:
+    done = site.run("submit", *site.cluster(), *site.arguments())
+    assert "No module named 'tinydouble'" in done.stderr
+    (site.folder / "requirements.txt").write_text("--no-index\nno-such-package-anywhere\n")
+    program = (sys.executable, "-m", "ardea", "submit", "--requirements=requirements.txt")
+    done = site.run("job.py", "--", *site.arguments(), program=program)
+    assert done.returncode == 2
+    assert "ARD-102" in done.stderr and "no-such-package-anywhere" in done.stderr
+
+
+def test_the_program_ardea_submits_a_script(site: Site) -> None:
+    ardea = os.environ.get("ARDEA_PROGRAM") or shutil.which("ardea")
+    if not ardea:
+        pytest.skip("there is no program ardea (ARDEA_PROGRAM)")
+    program = (ardea, "submit", "--python", sys.executable)
+    done = site.run(*site.cluster(), "job.py", "--", *site.arguments(), program=program)
+    site.wait_for_totals(done)
+
+
+def test_the_program_of_a_job_has_the_same_digest_each_time(tmp_path: Path) -> None:
+    from ardea.programs import write_program
+
+    (tmp_path / "job.py").write_text("pass")
+    packages = {"tiny/__init__.py": str(tmp_path / "job.py")}
+    for name in ("one", "two"):
+        write_program(str(tmp_path / name), str(tmp_path / "job.py"), packages)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    first = (tmp_path / "one").read_bytes().partition(b"\n")[0]
+    assert first == b"#!" + os.path.realpath(sys.executable).encode()
+
+
+def test_options_for_packages_are_taken_up_to_the_arguments_of_the_job() -> None:
+    from ardea.packages import take_options
+
+    options, rest = take_options(
+        ["submit", "--requirements", "r.txt", "--name", "x", "--", "--requirements", "y"]
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
-    deadline = time.monotonic() + TIMEOUT_S
-    while site.totals() != TOTALS:
-        assert time.monotonic() < deadline, f"{done.stdout}\n{done.stderr}"
-        time.sleep(0.05)
+    assert options.requirements == "r.txt"
+    assert rest == ["submit", "--name", "x", "--", "--requirements", "y"]
 
 
 def test_a_wrong_option_is_a_usage_error(site: Site) -> None:

@@ -133,7 +133,7 @@ def test_windows_without_event_time_are_refused() -> None:
     p.read(a.items([{"x": 1}])).key_by("x").window(a.tumbling("1s")).aggregate(
         n=a.count()
     ).collect()
-    with pytest.raises(a.Error, match="windows need records with event time"):
+    with pytest.raises(a.Error, match="needs records with event time"):
         p.run()
 
 

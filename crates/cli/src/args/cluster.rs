@@ -42,17 +42,36 @@ Examples:
 
 A YAML file wires the components that come with ardea, or your program's own: see the guide's chapter on topologies.
 `ardea examples` lists the jobs that come with ardea.
-A job program contains its job (ardea::main): `ardea submit ./my-job` is `./my-job submit`.";
+A job program contains its job (ardea::main): `ardea submit ./my-job` is `./my-job submit`.
+`ardea submit job.py` runs a job in Python with the interpreter of the active virtual environment.";
+
+/// The options for jobs in Python.
+#[derive(clap::Args, Debug, Default)]
+#[command(next_help_heading = "Jobs in Python")]
+pub struct PythonArgs {
+    /// Interpreter [default: that of the active virtual environment, or python3]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Pack the packages of a requirements file with the job
+    #[arg(long, value_name = "FILE", conflicts_with = "with_environment")]
+    pub requirements: Option<PathBuf>,
+    /// Pack the packages of the interpreter's environment with the job
+    #[arg(long)]
+    pub with_environment: bool,
+}
 
 /// The arguments of `ardea submit`.
 #[derive(clap::Args, Debug)]
 pub struct SubmitArgs {
-    /// A topology (.yaml), a job that comes with ardea, or a job program
+    /// A topology (.yaml), a job that comes with ardea, a job program, or a script of Python (.py)
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
     /// The options.
     #[command(flatten)]
     pub options: SubmitOptions,
+    /// The options for jobs in Python.
+    #[command(flatten)]
+    pub python: PythonArgs,
     /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,
@@ -101,13 +120,16 @@ time, and `ardea describe JOB` shows the progress.";
 pub struct UpgradeArgs {
     /// Name of the job
     pub job: String,
-    /// The new program: a job program, or a job that comes with ardea. Topologies have no state,
-    /// and can't be upgraded to
+    /// The new program: a job program, a script of Python, or a job that comes with ardea.
+    /// Topologies have no state, and can't be upgraded to
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
     /// The options.
     #[command(flatten)]
     pub options: UpgradeOptions,
+    /// The options for jobs in Python.
+    #[command(flatten)]
+    pub python: PythonArgs,
     /// Arguments of the program, after --
     #[arg(last = true, value_name = "ARGS")]
     pub args: Vec<String>,

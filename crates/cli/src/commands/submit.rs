@@ -1,4 +1,5 @@
-//! `ardea submit` and `ardea upgrade`: jobs that come with ardea, topologies and job programs.
+//! `ardea submit` and `ardea upgrade`: jobs that come with ardea, topologies, job programs and
+//! scripts of Python.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -15,8 +16,8 @@ use ardea_config::nearest;
 use ardea_coordination::control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
 
-use crate::args::{SubmitArgs, UpgradeArgs};
-use crate::commands::examples;
+use crate::args::{PythonArgs, SubmitArgs, UpgradeArgs};
+use crate::commands::{examples, python_job};
 use crate::topology_file;
 
 /// The file name of ardea in a package.
@@ -26,6 +27,7 @@ const PROGRAM: &str = "ardea";
 /// submits itself.
 pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
     let given = &args.options;
+    python_job::check(&args.what, &args.python)?;
     if let Some(job) = builtin_job(&args.what, &args.args)? {
         return command_line::submit(job, given, context);
     }
@@ -33,13 +35,19 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
     options.extend(given.name.iter().map(|name| format!("--name={name}")));
     options.extend(file_options(&given.files));
     options.extend(given.detach.then(|| "--detach".to_string()));
-    Err(become_program(&args.what, "submit", &options, &args.args))
+    Err(submit_itself(
+        (&args.what, &args.python),
+        "submit",
+        &options,
+        &args.args,
+    ))
 }
 
 /// Upgrades to a job that comes with ardea, with ardea as its program. A job program upgrades by
 /// itself.
 pub fn upgrade(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     let given = &args.options;
+    python_job::check(&args.what, &args.python)?;
     if let Some(job) = builtin_job(&args.what, &args.args)? {
         return command_line::upgrade(job, &args.job, given, context);
     }
@@ -49,7 +57,26 @@ pub fn upgrade(args: &UpgradeArgs, context: &Context) -> Result<(), Failure> {
     let within = given.within.iter();
     options.extend(within.map(|within| format!("--within={}ms", within.as_millis())));
     options.extend(given.detach.then(|| "--detach".to_string()));
-    Err(become_program(&args.what, "upgrade", &options, &args.args))
+    Err(submit_itself(
+        (&args.what, &args.python),
+        "upgrade",
+        &options,
+        &args.args,
+    ))
+}
+
+/// Replaces this process by a job program, or by the interpreter of a script; returns only on
+/// failure.
+fn submit_itself(
+    (what, python): (&Path, &PythonArgs),
+    command: &str,
+    options: &[String],
+    args: &[String],
+) -> Failure {
+    match python_job::is_one(what) {
+        true => python_job::become_interpreter(what, python, command, options, args),
+        false => become_program(what, command, options, args),
+    }
 }
 
 fn file_options(files: &[PathBuf]) -> impl Iterator<Item = String> {

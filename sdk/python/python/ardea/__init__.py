@@ -13,7 +13,7 @@ Outcome(state='completed')
 [{'product': 'tea', 'amount': 4}]
 """
 
-from . import files
+from . import files, generate, kafka, nats, postgres, redis, tcp
 from ._ardea import RecordBatch, __version__
 from .aggregates import Aggregate, avg, count, max, min, sum
 from .batches import BatchFunction, batch
@@ -21,10 +21,13 @@ from .collected import Collected
 from .commands import arguments
 from .errors import Error, FunctionError
 from .expressions import Expr, col, lit
+from .grouped import KeyedStream, WindowedStream
 from .keyed import Context
 from .pipelines import Outcome, Pipeline
+from .selections import TopRecords, all_with_max, top_n
 from .sources import Items, items
-from .streams import KeyedStream, Stream, WindowedStream
+from .standard import stdin, stdout
+from .streams import Stream
 from .windows import Window, daily, monthly, session, sliding, tumbling
 
 __all__ = [
@@ -41,9 +44,11 @@ __all__ = [
     "Pipeline",
     "RecordBatch",
     "Stream",
+    "TopRecords",
     "Window",
     "WindowedStream",
     "__version__",
+    "all_with_max",
     "arguments",
     "avg",
     "batch",
@@ -51,13 +56,22 @@ __all__ = [
     "count",
     "daily",
     "files",
+    "generate",
     "items",
+    "kafka",
     "lit",
     "max",
     "min",
     "monthly",
+    "nats",
+    "postgres",
+    "redis",
     "session",
     "sliding",
+    "stdin",
+    "stdout",
     "sum",
+    "tcp",
+    "top_n",
     "tumbling",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, List, NoReturn
 
 from . import _ardea
 from .errors import Error, invalid
+from .packages import RequirementsFolder, files_of, take_options
 from .programs import write_program
 
 if TYPE_CHECKING:
@@ -48,10 +49,15 @@ def arguments() -> List[str]:
     if not words or words[0] not in COMMANDS or _ardea.is_process_of_cluster():
         return words
     try:
-        return _ardea.job_arguments(words)
+        return _ardea.job_arguments(take_options(words)[1])
     except Error as error:
-        sys.stderr.write(f"error: {error.code}: {error.message}\n  hint: {error.hint}\n")
-        sys.exit(2)
+        fail(error)
+
+
+def fail(error: Error) -> NoReturn:
+    """Reports a wrong command line, and ends the process."""
+    sys.stderr.write(f"error: {error.code}: {error.message}\n  hint: {error.hint}\n")
+    sys.exit(2)
 
 
 def main(plan: Plan, flags: List[str]) -> NoReturn:
@@ -67,9 +73,16 @@ def main(plan: Plan, flags: List[str]) -> NoReturn:
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is None:
         raise invalid("a job without a file cannot be submitted", "write the job to a file")
+    try:
+        options, words = take_options(words)
+        packages = None
+        if options.are_given():
+            packages = files_of(options, RequirementsFolder.of(options))
+    except Error as error:
+        fail(error)
     with tempfile.TemporaryDirectory(prefix="ardea-job-") as folder:
         program = os.path.join(folder, "job")
-        write_program(program, script)
+        write_program(program, script, packages)
         sys.exit(_run(words, plan, program))
 
 

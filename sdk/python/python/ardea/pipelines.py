@@ -8,10 +8,11 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Uni
 from . import _ardea, commands
 from .collected import Collected
 from .errors import invalid
+from .messages import policy
 from .notebook import LiveTable
 from .plans import Output, Plan
 from .sources import Items
-from .streams import Stream, _policy
+from .streams import Stream
 
 
 class SourceLike(Protocol):
@@ -49,7 +50,7 @@ class Pipeline:
         if not isinstance(name, str) or not name:
             raise invalid(f"the name of a job is a text, and not {name!r}")
         self.name = name
-        self.on_error = _policy(on_error)
+        self.on_error = policy(on_error)
         self._plan = Plan(name)
         self._collected: List[Collected] = []
         self._tables: List[LiveTable] = []

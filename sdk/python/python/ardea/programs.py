@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import sys
 import zipfile
 from types import ModuleType
-from typing import Dict, Iterable
+from typing import Dict, Iterable, Mapping, Optional
 
 #: The start of the program: runs the script of the job as ``__main__``.
 _START = """\
@@ -15,16 +16,54 @@ import runpy
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 
+#: The folder of packages in the program.
+_PACKAGES = "site-packages/"
+
+#: The start of a program with packages. They are unpacked once on each host, in a folder that is
+#: named by their digest, since extension modules cannot be loaded from a zip file.
+_START_WITH_PACKAGES = """\
+import os
+import sys
+import tempfile
+import zipfile
+
+
+def unpacked(program, digest):
+    user = os.getuid()
+    folder = os.path.join(tempfile.gettempdir(), f"ardea-packages-{{user}}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    status = os.lstat(folder)
+    if status.st_uid != user or status.st_mode & 0o022:
+        raise SystemExit(f"{{folder}} may be written by other users: remove it")
+    target = os.path.join(folder, digest)
+    if not os.path.isdir(target):
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            with zipfile.ZipFile(program) as archive:
+                names = [name for name in archive.namelist() if name.startswith({packages!r})]
+                archive.extractall(made, names)
+            try:
+                os.rename(os.path.join(made, {packages!r}), target)
+            except OSError:
+                # Another process of the job was faster.
+                if not os.path.isdir(target):
+                    raise
+    return target
+
+
+sys.path.insert(1, unpacked(sys.path[0], {digest!r}))
+"""
+
 #: The time of all entries, so that the same files have the same digest.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_program(path: str, script: str) -> None:
+def write_program(path: str, script: str, packages: Optional[Mapping[str, str]] = None) -> None:
     """Writes an executable zip file with a script, and the modules of its folder that it has
     imported.
 
     The program runs with the interpreter of this process, which a container finds under the same
-    path.
+    path. ``packages`` are files of packages by their names; the program then runs with the base
+    interpreter of a virtual environment, and needs no package of the host.
     """
     folder = os.path.dirname(os.path.abspath(script))
     stem = os.path.splitext(os.path.basename(script))[0]
@@ -32,17 +71,35 @@ def write_program(path: str, script: str) -> None:
     files = {f"{module}.py": os.path.abspath(script)}
     for name, file in _modules_of(folder, sys.modules.values()).items():
         files.setdefault(name, file)
+    start, interpreter = _START.format(module=module), sys.executable
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(files):
-            with open(files[name], "rb") as source:
-                archive.writestr(zipfile.ZipInfo(name, _TIME), source.read())
-        start = _START.format(module=module)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        _add(archive, files)
+        if packages:
+            interpreter = os.path.realpath(sys.executable)
+            named = {_PACKAGES + name.replace(os.sep, "/"): file for name, file in packages.items()}
+            digest = _add(archive, named)
+            start = _START_WITH_PACKAGES.format(packages=_PACKAGES, digest=digest) + start
         archive.writestr(zipfile.ZipInfo("__main__.py", _TIME), start)
     with open(path, "wb") as program:
-        program.write(f"#!{sys.executable}\n".encode())
+        program.write(f"#!{interpreter}\n".encode())
         program.write(packed.getvalue())
     os.chmod(path, 0o755)
+
+
+def _add(archive: zipfile.ZipFile, files: Mapping[str, str]) -> str:
+    """Adds files to an archive, and returns the digest of their names and contents."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        with open(files[name], "rb") as source:
+            content = source.read()
+        entry = zipfile.ZipInfo(name, _TIME)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = 0o644 << 16
+        archive.writestr(entry, content, compresslevel=1)
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _modules_of(folder: str, modules: Iterable[ModuleType]) -> Dict[str, str]:

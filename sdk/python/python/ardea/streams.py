@@ -12,12 +12,12 @@ from typing import (
     Iterable,
     List,
     Optional,
+    Sequence,
     Tuple,
     Union,
     get_type_hints,
 )
 
-from .aggregates import Aggregate
 from .asynchronous import AsyncFunction
 from .batches import BatchCallable, BatchFunction
 from .collected import Collected
@@ -25,15 +25,15 @@ from .durations import Duration, microseconds
 from .errors import invalid
 from .expressions import Expr, col
 from .notebook import LiveTable
+from .messages import names, policy
 from .plans import Output
 from .rows import Outcome, RowFunction, RowOperation
 from .schemas import ColumnType, Field, SchemaLike, data_type, fields_of, is_record_class
 from .sources import OBJECT_FIELDS
 from .times import timestamp_of
-from .windows import Window
 
 if TYPE_CHECKING:
-    from .keyed import ProcessFunction
+    from .grouped import KeyedStream
     from .pipelines import Pipeline, SinkLike
 
 #: A function on a record: a dictionary for rows of columns, otherwise the object itself.
@@ -43,7 +43,6 @@ _TIME_COLUMN = "__time__"
 _LINE_COLUMN = "__line__"
 _LINE_FIELDS: List[Field] = [(_LINE_COLUMN, "Utf8", False)]
 _KEY_COLUMN = "key"
-_POLICIES = ("fail", "dead_letter", "drop")
 
 
 class Stream:
@@ -76,8 +75,8 @@ class Stream:
         the record becomes a dead letter.
         """
         if isinstance(condition, Expr):
-            tree, policy = condition.tree(), _policy(on_error or "dead_letter")
-            return self._column_step("filter", "filter", condition=tree, on_error=policy)
+            tree, on_failure = condition.tree(), policy(on_error or "dead_letter")
+            return self._column_step("filter", "filter", condition=tree, on_error=on_failure)
         return self._then("filter", condition, on_error, self._fields)
 
     def map(
@@ -152,7 +151,7 @@ class Stream:
         repeated up to ``retries`` times; then it counts as failed. See ``map`` for the results.
         """
         base = Stream(self._pipeline, self._read(), self._has_objects())
-        policy = _policy(on_error or self._pipeline.on_error)
+        on_failure = policy(on_error or self._pipeline.on_error)
         fields = _result_fields(function, schema)
         calls = AsyncFunction(
             function,
@@ -161,11 +160,11 @@ class Stream:
             retries=retries,
             reads_objects=base._base_objects,
             writes_objects=fields is None,
-            stops=policy == "fail",
+            stops=on_failure == "fail",
         )
         name = getattr(function, "__name__", "map-async")
         output = {"columns": OBJECT_FIELDS if fields is None else fields}
-        made = base._add_function(calls, name, output, policy, True)
+        made = base._add_function(calls, name, output, on_failure, True)
         return Stream(self._pipeline, made, fields is None)
 
     def select(self, *columns: Union[str, Expr], **named: Expr) -> Stream:
@@ -234,6 +233,74 @@ class Stream:
         )
         return timed._step("drop", has_objects=has_objects, names=[_TIME_COLUMN])
 
+    def with_source_time(self) -> Stream:
+        """Uses the event times and the watermarks of the source, such as Kafka's."""
+        return self._step("source_time", has_objects=self._has_objects())
+
+    # Several streams
+
+    def merge(self, other: Stream) -> Stream:
+        """Emits the records of both streams. Their columns have the same names and types, in the
+        same order."""
+        self._require_same(other, "merge")
+        if self._has_objects() != other._has_objects():
+            raise invalid(
+                "one of two merged streams has columns, and the other one objects",
+                "convert one of them: map(f, schema={...}), columns({...}) or map(dict)",
+            )
+        inputs = [self._read(), other._read()]
+        step = self._pipeline._plan.add("merge", inputs)
+        return Stream(self._pipeline, (step, 0), self._has_objects())
+
+    def hash_join(
+        self,
+        table: Stream,
+        key: Union[str, Sequence[str]],
+        table_key: Optional[Union[str, Sequence[str]]] = None,
+        *,
+        outer: bool = False,
+        name: Optional[str] = None,
+    ) -> Stream:
+        """Joins with a table: emits a record for each record and each row of the table with an equal
+        key, with the columns of both but the key columns of the table.
+
+        The table is a bounded stream, which is read to its end first and is held by every instance.
+        With ``outer``, a record without a match is emitted with null in the columns of the table.
+        ``table_key`` are the key columns of the table, by default those of ``key``. A stream and its
+        own copy wait for each other: read the source twice instead.
+        """
+        table_key = names(key if table_key is None else table_key)
+        return self._join(table, (names(key), table_key), "table", outer, name, "hash-join")
+
+    def _join(
+        self,
+        other: Stream,
+        keys: Tuple[List[str], List[str]],
+        by: Any,
+        outer: bool,
+        name: Optional[str],
+        kind: str,
+    ) -> Stream:
+        self._require_same(other, "a join")
+        for stream in (self, other):
+            stream._require_columns("a join")
+        step = self._pipeline._plan.add(
+            "join",
+            [self._read(), other._read()],
+            name=self._pipeline._step_name(name, kind),
+            keys=keys[0],
+            other_keys=keys[1],
+            by=by,
+            is_outer=outer,
+        )
+        return Stream(self._pipeline, (step, 0), False)
+
+    def _require_same(self, other: Stream, step: str) -> None:
+        if not isinstance(other, Stream):
+            raise invalid(f"{step} needs a second stream, and not {other!r}")
+        if other._pipeline is not self._pipeline:
+            raise invalid("two streams belong to different pipelines", "read both with one of them")
+
     # Keys
 
     def key_by(
@@ -248,20 +315,22 @@ class Stream:
         of a function is of the given ``type``, or that of its return annotation, and stands in the
         column ``key`` or of the given name.
         """
+        from .grouped import KeyedStream
+
         stream: Stream = self
-        names: List[str] = []
+        columns: List[str] = []
         for key in keys:
             if isinstance(key, str) and not stream._has_objects():
-                names.append(key)
+                columns.append(key)
                 continue
             name = key if isinstance(key, str) else _KEY_COLUMN
             function = _item_of(key) if isinstance(key, str) else key
             stream = stream._append(name, function, _result_type(function, type), None)
-            names.append(name)
+            columns.append(name)
         for name, value in named.items():
             stream = stream.with_column(name, value, type=None if isinstance(value, Expr) else type)
-            names.append(name)
-        return KeyedStream(stream, names)
+            columns.append(name)
+        return KeyedStream(stream, columns)
 
     # Distribution
 
@@ -331,13 +400,13 @@ class Stream:
         """Appends an operation to the chain of functions."""
         if not callable(function):
             raise invalid(f"{kind} takes an expression or a function, and not {function!r}")
-        policy = _policy(on_error or self._pipeline.on_error)
+        on_failure = policy(on_error or self._pipeline.on_error)
         base, before = self, self._operations
-        if before and self._on_error != policy:
+        if before and self._on_error != on_failure:
             base, before = Stream(self._pipeline, self._read(), self._has_objects()), ()
         stream = Stream(self._pipeline, base._base, base._base_objects)
         stream._operations = (*before, RowOperation(kind, function))
-        stream._on_error = policy
+        stream._on_error = on_failure
         stream._fields = fields
         name = getattr(function, "__name__", "<lambda>")
         is_named = name.isidentifier() and not name.startswith("_")
@@ -409,119 +478,6 @@ class Stream:
     def _step(self, kind: str, *, has_objects: bool, **options: Any) -> Stream:
         step = self._pipeline._plan.add(kind, [self._read()], **options)
         return Stream(self._pipeline, (step, 0), has_objects)
-
-
-class KeyedStream:
-    """A stream whose records are grouped by a key."""
-
-    def __init__(self, stream: Stream, keys: List[str]) -> None:
-        self._stream = stream
-        self._keys = keys
-
-    def window(self, window: Window) -> WindowedStream:
-        """Assigns the records of each key to windows of event time."""
-        return WindowedStream(self._stream, self._keys, window)
-
-    def aggregate(self, name: Optional[str] = None, /, **aggregates: Aggregate) -> Stream:
-        """Aggregates all records of each key at the end of a bounded stream.
-
-        The results have the columns of the key, and a column for each aggregate. ``name`` is that
-        of the step; its state is found by this name after an upgrade.
-        """
-        return self._stream._step(
-            "aggregate",
-            has_objects=False,
-            name=self._stream._pipeline._step_name(name, "aggregate"),
-            keys=self._keys,
-            aggregates=_trees(aggregates),
-        )
-
-    def process(
-        self,
-        function: ProcessFunction,
-        *,
-        name: Optional[str] = None,
-        schema: Optional[SchemaLike] = None,
-        ttl: Optional[Duration] = None,
-        on_error: Optional[str] = None,
-    ) -> Stream:
-        """Calls a function with each record and the state of its key.
-
-        ``function`` is a function of a ``Context`` and a record, or an object with the methods
-        ``on_record(ctx, record)`` and ``on_timer(ctx)``. It changes ``ctx.state``, emits records
-        and sets timers. With a ``schema`` the emitted records are rows of columns, otherwise
-        objects. A key that no record and no timer has used for ``ttl`` of event time is removed.
-        ``name`` is that of the step; its state is found by this name after an upgrade.
-        """
-        from .keyed import KeyedFunction
-
-        stream = self._stream
-        policy = _policy(on_error or stream._pipeline.on_error)
-        keyed = KeyedFunction(
-            function,
-            reads_objects=stream._has_objects(),
-            writes_objects=schema is None,
-            stops=policy == "fail",
-            keys=self._keys,
-        )
-        return stream._step(
-            "process",
-            has_objects=schema is None,
-            name=stream._pipeline._step_name(name, "process"),
-            keys=self._keys,
-            function=stream._pipeline._plan.keep(keyed),
-            fields=OBJECT_FIELDS if schema is None else fields_of(schema),
-            ttl_micros=None if ttl is None else microseconds(ttl),
-            on_error=policy,
-        )
-
-
-class WindowedStream:
-    """A keyed stream whose records are assigned to windows."""
-
-    def __init__(self, stream: Stream, keys: List[str], window: Window) -> None:
-        self._stream = stream
-        self._keys = keys
-        self._window = window
-
-    def aggregate(self, name: Optional[str] = None, /, **aggregates: Aggregate) -> Stream:
-        """Emits a record for each key and window when the watermark reaches the window's end.
-
-        The results have the columns ``window_start``, ``window_end``, those of the key, and one for
-        each aggregate. Late records are counted.
-        """
-        return self.aggregate_and_late(name, **aggregates)[0]
-
-    def aggregate_and_late(
-        self, name: Optional[str] = None, /, **aggregates: Aggregate
-    ) -> Tuple[Stream, Stream]:
-        """Works like ``aggregate``, and returns the late records as a second stream."""
-        results = self._stream._step(
-            "window",
-            has_objects=False,
-            name=self._stream._pipeline._step_name(name, "window"),
-            keys=self._keys,
-            window=self._window.tree(),
-            aggregates=_trees(aggregates),
-        )
-        step, _ = results._base
-        late = Stream(self._stream._pipeline, (step, 1), self._stream._has_objects())
-        return results, late
-
-
-def _trees(aggregates: Dict[str, Aggregate]) -> List[Dict[str, Any]]:
-    for name, aggregate in aggregates.items():
-        if not isinstance(aggregate, Aggregate):
-            raise invalid(
-                f"the aggregate {name!r} is {aggregate!r}", "write for example bids=ardea.count()"
-            )
-    return [aggregate.tree(name) for name, aggregate in aggregates.items()]
-
-
-def _policy(on_error: str) -> str:
-    if on_error not in _POLICIES:
-        raise invalid(f"on_error is {on_error!r}", f"the policies are {', '.join(_POLICIES)}")
-    return on_error
 
 
 def _result_fields(

@@ -13,21 +13,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::batch_rows::UnpackP;
-use super::{Lowering, Table};
+use super::{EventTime, Lowering, SourceTable};
+use crate::connectors;
 use crate::plan::{FieldList, FileFormat, FileSourcePlan, SourcePlan};
 use crate::row_reader::OBJECT_COLUMN;
 use crate::row_writer::RowWriter;
 
 impl Lowering<'_> {
     /// Reads from a source.
-    pub(super) fn read(&self, source: SourcePlan) -> Result<Table> {
+    pub(super) fn read(&self, source: SourcePlan) -> Result<SourceTable> {
         let pipeline = &self.compiled.pipeline;
-        match source {
+        let table = match source {
             SourcePlan::Files(plan) => {
                 let table = Columns::read_from(pipeline, files_of(plan));
                 let schema = Arc::clone(table.schema()?);
                 let stream = table.into_stream().with_source_time();
-                Ok(Columns::from_stream(stream, schema))
+                Columns::from_stream(stream, schema)
             }
             SourcePlan::Items {
                 fields,
@@ -42,9 +43,15 @@ impl Lowering<'_> {
                     .read_from(collections::items(all))
                     .extend_with::<ColumnRecord>("columns", supplier(|| UnpackP))
                     .with_source_time();
-                Ok(Columns::from_stream(stream, fields.schema()))
+                Columns::from_stream(stream, fields.schema())
             }
-        }
+            system => return connectors::read(pipeline, system),
+        };
+        Ok(SourceTable {
+            table,
+            time: EventTime::Absent,
+            is_bounded: true,
+        })
     }
 }
 

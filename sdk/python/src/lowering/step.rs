@@ -14,7 +14,9 @@ use arrow_schema::Schema;
 
 use super::batch_rows::{PackP, discard};
 use super::file_sink::write_files;
-use super::{Branch, Lowering, Table};
+use super::join::{join, merge};
+use super::{Branch, EventTime, Lowering, SourceTable, Table};
+use crate::connectors;
 use crate::function_step::FunctionP;
 use crate::keyed_step::KeyedStep;
 use crate::plan::{
@@ -24,77 +26,150 @@ use crate::python_function::{ArrowFunction, RowsFunction, result_schema};
 
 impl Lowering<'_> {
     /// Adds a step and its outputs.
-    pub(super) fn step(
-        &mut self,
-        index: usize,
-        mut inputs: Vec<Branch>,
-        kind: StepKind,
-    ) -> Result<()> {
+    pub(super) fn step(&mut self, index: usize, inputs: Vec<Branch>, kind: StepKind) -> Result<()> {
         let output = (index, 0);
-        if let StepKind::Read { source } = kind {
-            let table = self.read(source)?;
-            return self.add(output, table, false);
-        }
-        let input = inputs.pop().ok_or_else(no_input)?;
-        let has_time = input.has_time;
-        let (table, has_time) = match kind {
-            StepKind::Filter {
-                condition,
-                on_error,
-            } => (filter(input, &condition, on_error.into())?, has_time),
-            StepKind::Select { columns } => (input.table.select(columns), has_time),
-            StepKind::WithColumn { column } => (input.table.with_column(column), has_time),
-            StepKind::Drop { names } => (drop_columns(input, &names)?, has_time),
-            StepKind::Timestamps {
-                time,
-                lag_micros,
-                idle_micros,
-                ahead_micros,
-            } => {
-                let policy = WatermarkPolicy::out_of_order(Duration::from_micros(lag_micros))
-                    .idle_timeout(idle_micros.map(Duration::from_micros))
-                    .max_ahead(ahead_micros.map(Duration::from_micros));
-                (input.table.with_timestamps(time, policy), true)
+        let mut inputs = inputs.into_iter();
+        let mut next = || inputs.next().ok_or_else(no_input);
+        let added = match kind {
+            StepKind::Read { source } => self.read(source)?,
+            StepKind::Join(plan) => join(next()?, next()?, plan)?,
+            StepKind::Merge => merge(next()?, next()?)?,
+            StepKind::Write { sink, has_lines } => {
+                return match sink {
+                    SinkPlan::Files(plan) => write_files(next()?, plan, has_lines),
+                    system => connectors::write(next()?, system, has_lines),
+                };
             }
-            StepKind::Function(plan) => (self.call(input, plan)?, has_time),
-            StepKind::Aggregate {
-                name,
-                keys,
-                aggregates,
-            } => (input.table.key_by(keys).aggregate(name, aggregates), false),
+            StepKind::Collect => {
+                let stream = next()?.table.into_stream();
+                let rows = stream.extend_with::<RecordBatch>("batches", supplier(|| PackP));
+                self.compiled.collected.push(rows.collect());
+                return Ok(());
+            }
+            StepKind::Discard => {
+                next()?.table.into_stream().write_to_local(discard());
+                return Ok(());
+            }
             StepKind::Window {
                 name,
                 keys,
                 window,
                 aggregates,
             } => {
-                require_time(has_time)?;
+                let input = next()?;
+                require_time(input.time)?;
+                let is_bounded = input.is_bounded;
                 let windowed = input.table.key_by(keys).window(window_of(&window));
                 let (results, late) = windowed.aggregate_and_late(name, aggregates);
                 results.schema()?;
-                self.add((index, 1), late, true)?;
-                (results, true)
+                let [results, late] = [results, late].map(|table| SourceTable {
+                    table,
+                    time: EventTime::Assigned,
+                    is_bounded,
+                });
+                self.add((index, 1), late)?;
+                results
             }
-            StepKind::Process(plan) => (self.process(input, plan)?, has_time),
-            StepKind::Rebalance => (input.table.rebalance("rebalance"), has_time),
-            StepKind::Write { sink, has_lines } => {
-                let SinkPlan::Files(plan) = sink;
-                return write_files(input, plan, has_lines);
-            }
-            StepKind::Collect => {
-                let stream = input.table.into_stream();
-                let rows = stream.extend_with::<RecordBatch>("batches", supplier(|| PackP));
-                self.compiled.collected.push(rows.collect());
-                return Ok(());
-            }
-            StepKind::Discard => {
-                let stream = input.table.into_stream();
-                stream.write_to_local(discard());
-                return Ok(());
-            }
-            StepKind::Read { .. } => return Err(no_input()),
+            kind => self.step_on_one(next()?, kind)?,
         };
-        self.add(output, table, has_time)
+        self.add(output, added)
+    }
+
+    /// Adds a step with one input and one output.
+    fn step_on_one(&self, input: Branch, kind: StepKind) -> Result<SourceTable> {
+        let (is_bounded, before) = (input.is_bounded, input.time);
+        let micros = Duration::from_micros;
+        let (table, time) = match kind {
+            StepKind::Filter {
+                condition,
+                on_error,
+            } => (filter(input, &condition, on_error.into())?, before),
+            StepKind::Select { columns } => (input.table.select(columns), before),
+            StepKind::WithColumn { column } => (input.table.with_column(column), before),
+            StepKind::Drop { names } => (drop_columns(input, &names)?, before),
+            StepKind::Timestamps {
+                time,
+                lag_micros,
+                idle_micros,
+                ahead_micros,
+            } => {
+                let policy = WatermarkPolicy::out_of_order(micros(lag_micros))
+                    .idle_timeout(idle_micros.map(micros))
+                    .max_ahead(ahead_micros.map(micros));
+                let timed = input.table.with_timestamps(time, policy);
+                (timed, EventTime::Assigned)
+            }
+            StepKind::SourceTime if before == EventTime::Absent => return Err(no_source_time()),
+            StepKind::SourceTime => (input.table, EventTime::Assigned),
+            StepKind::Function(plan) => (self.call(input, plan)?, before),
+            StepKind::Aggregate { name, .. } if !is_bounded => return Err(no_end(&name)),
+            StepKind::Aggregate {
+                name,
+                keys,
+                aggregates,
+            } => {
+                let results = input.table.key_by(keys).aggregate(name, aggregates);
+                (results, EventTime::Absent)
+            }
+            StepKind::Rolling {
+                name,
+                keys,
+                aggregates,
+                ttl_micros,
+            } => {
+                let keyed = input.table.key_by(keys);
+                let results = match ttl_micros {
+                    None => keyed.rolling(name, aggregates),
+                    Some(ttl) => {
+                        require_time(before)?;
+                        keyed.rolling_with_ttl(name, micros(ttl), aggregates)
+                    }
+                };
+                (results, before)
+            }
+            StepKind::Distinct {
+                name,
+                keys,
+                within_micros,
+            } => {
+                let keyed = input.table.key_by(keys);
+                let results = match within_micros {
+                    None => keyed.distinct(name),
+                    Some(within) => {
+                        require_time(before)?;
+                        keyed.distinct_within(name, micros(within))
+                    }
+                };
+                (results, before)
+            }
+            StepKind::Top {
+                name, window: None, ..
+            } if !is_bounded => return Err(no_end(&name)),
+            StepKind::Top {
+                name,
+                keys,
+                window,
+                top,
+            } => {
+                let keyed = input.table.key_by(keys);
+                match window {
+                    None => (keyed.top(name, top), EventTime::Absent),
+                    Some(window) => {
+                        require_time(before)?;
+                        let windowed = keyed.window(window_of(&window));
+                        (windowed.top(name, top), EventTime::Assigned)
+                    }
+                }
+            }
+            StepKind::Process(plan) => (self.process(input, plan)?, before),
+            StepKind::Rebalance => (input.table.rebalance("rebalance"), before),
+            _ => return Err(no_input()),
+        };
+        Ok(SourceTable {
+            table,
+            time,
+            is_bounded,
+        })
     }
 
     /// Calls a function with each batch.
@@ -104,18 +179,29 @@ impl Lowering<'_> {
         let function = self.function(plan.function)?;
         let schema = result_schema(&input.schema, &output);
         let from = Arc::clone(&input.schema);
+        let has_time = input.time == EventTime::Assigned;
         let kind = name.clone();
         let make: Arc<dyn ProcessorSupplier> = match plan.form {
             FunctionForm::Rows => {
                 RowsFunction::new(function.clone(), &from, output.clone())?;
                 Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> {
                     let rows = RowsFunction::new(function.clone(), &from, output.clone())?;
-                    Ok(Box::new(FunctionP::new(name.clone(), rows, policy)))
+                    Ok(Box::new(FunctionP::new(
+                        name.clone(),
+                        rows,
+                        policy,
+                        has_time,
+                    )))
                 })
             }
             FunctionForm::Batch => Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> {
                 let arrow = ArrowFunction::new(function.clone(), name.clone(), &from, &output);
-                Ok(Box::new(FunctionP::new(name.clone(), arrow, policy)))
+                Ok(Box::new(FunctionP::new(
+                    name.clone(),
+                    arrow,
+                    policy,
+                    has_time,
+                )))
             }),
         };
         let stream = input.table.into_stream();
@@ -148,15 +234,27 @@ fn no_input() -> Error {
         .hint("install one version of the package ardea")
 }
 
-fn require_time(has_time: bool) -> Result<()> {
-    match has_time {
-        true => Ok(()),
-        false => Err(Error::new(
-            ErrorCode::InvalidJob,
-            "windows need records with event time",
-        )
-        .hint("assign it before, as in with_timestamps(\"time\", lag=\"5s\")")),
-    }
+pub(super) fn require_time(time: EventTime) -> Result<()> {
+    let hint = match time {
+        EventTime::Assigned => return Ok(()),
+        EventTime::OfSource => "use the times of the source: with_source_time()",
+        EventTime::Absent => "assign it before, as in with_timestamps(\"time\", lag=\"5s\")",
+    };
+    let what = "the step needs records with event time, as windows do";
+    Err(Error::new(ErrorCode::InvalidJob, what).hint(hint))
+}
+
+#[cold]
+fn no_source_time() -> Error {
+    let what = "the source gives its records no event time";
+    Error::new(ErrorCode::InvalidJob, what)
+        .hint("assign it, as in with_timestamps(\"time\", lag=\"5s\")")
+}
+
+#[cold]
+fn no_end(name: &str) -> Error {
+    let what = format!("the step {name:?} emits its results at the end, and the stream has none");
+    Error::new(ErrorCode::InvalidJob, what).hint("use windows, or end the source")
 }
 
 fn filter(input: Branch, condition: &Expr, policy: OnError) -> Result<Table> {
@@ -178,7 +276,7 @@ fn drop_columns(input: Branch, names: &[String]) -> Result<Table> {
     Ok(input.table.select(kept))
 }
 
-fn window_of(plan: &WindowPlan) -> Window {
+pub(super) fn window_of(plan: &WindowPlan) -> Window {
     let micros = |micros: &u64| Duration::from_micros(*micros);
     let window = match &plan.shape {
         WindowShape::Sliding {

@@ -8,7 +8,8 @@ use ardea::console::Failure;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
-use crate::args::PlanArgs;
+use crate::args::{PlanArgs, PythonArgs};
+use crate::commands::python_job;
 use crate::commands::submit::{become_program, builtin_job, shared_options};
 
 /// Prints the plans of a job of a cluster. Refuses job arguments and `--threads`, which a submitted
@@ -91,7 +92,13 @@ pub fn packed(
     }
     let Some(own) = builtin_job(file, rest)? else {
         let options = shared_options(&args.place, context);
-        return Err(become_program(file, "plan", &options, rest));
+        return Err(match python_job::is_one(file) {
+            true => {
+                let python = PythonArgs::default();
+                python_job::become_interpreter(file, &python, "plan", &options, rest)
+            }
+            false => become_program(file, "plan", &options, rest),
+        });
     };
     command_line::plan(&own, &args.place, context)
 }
