@@ -34,8 +34,8 @@ impl Node {
         Node::start_with_clock(config, Clock::system())
     }
 
-    /// Starts a node with another clock, for tests. An idle thread reads the clock at least once per
-    /// requested deadline.
+    /// Starts a node with another clock, for tests. An idle thread reads the clock at least once
+    /// per requested deadline.
     ///
     /// # Errors
     /// As [`start`](Self::start).

@@ -218,8 +218,8 @@ impl Network {
         self.send_request(Request::Complaint(site, link, error.to_string()));
     }
 
-    /// Limits the time for which the network thread gathers data to `most`, the least latency budget
-    /// of the job's edges.
+    /// Limits the time for which the network thread gathers data to `most`, the least latency
+    /// budget of the job's edges.
     pub(crate) fn limit_latency(&self, most: Duration) {
         self.send_request(Request::LimitLatency(most));
     }

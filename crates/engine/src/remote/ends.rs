@@ -102,7 +102,7 @@ pub trait InstanceProxy: Processor {
     /// Handles idleness of all inputs. The engine passes the marker on.
     fn on_idle(&mut self);
 
-    /// Forwards a latency marker created at `born`, which then returns with the output. A marker may
-    /// be lost.
+    /// Forwards a latency marker created at `born`, which then returns with the output. A marker
+    /// may be lost.
     fn on_latency(&mut self, born: Timestamp) -> Result<()>;
 }

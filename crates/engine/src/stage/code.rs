@@ -94,7 +94,7 @@ impl Code {
         sending.map_or(Ok(Progress::DONE), |sending| sending.handle(event))
     }
 
-    /// Emits what is left, or ends as if the input had ended if `is_drained`.
+    /// Emits the remaining output, or ends as if the input had ended if `is_drained`.
     #[inline]
     pub(super) fn complete(
         &mut self,

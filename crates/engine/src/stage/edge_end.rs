@@ -42,7 +42,7 @@ impl ProcessorStage {
     }
 
     /// Sends the signal about the remote producers of an output, after the content of the outbox.
-    /// Returns true if there was one and it was sent. Only the receiving end of an edge has signals.
+    /// Returns true if there was one and it was sent. Only a receiving end has signals.
     pub(crate) fn send_signal(&mut self, lane: usize, edge: &mut OutputEdge) -> bool {
         let receiving = self.code.receiving();
         let Some(place) = receiving.and_then(|receiving| receiving.signals.of(lane)) else {

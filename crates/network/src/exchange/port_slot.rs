@@ -43,8 +43,8 @@ struct PortSlotState {
 }
 
 impl PortSlot {
-    /// Creates the slot of one end of `stream`. `on_invalid` is called for a connection whose data is
-    /// invalid or that is closed; it must not block.
+    /// Creates the slot of one end of `stream`. `on_invalid` is called for a connection whose data
+    /// is invalid or that is closed; it must not block.
     pub fn new(
         peer: WorkerNumber,
         end: End,

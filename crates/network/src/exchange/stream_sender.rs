@@ -21,9 +21,9 @@ pub struct StreamSenderConfig {
 
 /// The sending end of a stream to one peer, over successive connections.
 ///
-/// Without a connection nothing is sent, so producers get backpressure. A new connection starts with
-/// the state that a receiver needs: the watermark, the last epoch ended, and whether the stream has
-/// ended.
+/// Without a connection nothing is sent, so producers get backpressure. A new connection starts
+/// with the state that a receiver needs: the watermark, the last epoch ended, and whether the
+/// stream has ended.
 pub struct StreamSender {
     slot: Arc<PortSlot>,
     codec: Arc<dyn ChunkCodec>,
