@@ -60,6 +60,7 @@ impl<B: Boundedness, E> Columns<B, E> {
         Columns {
             stream: self.stream.merge_with(other.stream, codec, make),
             schema,
+            filters: None,
         }
     }
 }
