@@ -10,8 +10,8 @@ mod tee;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use expr_list::{ExprList, text_of};
 pub use expr_list::record_errors;
+pub(crate) use expr_list::{ExprList, text_of};
 pub use filter::ColumnFilterP;
 pub(crate) use forward::ForwardP;
 pub use project::ProjectP;

@@ -35,11 +35,7 @@ pub(crate) fn receive(
 }
 
 /// Sends bytes, and a file with the first of them. Returns the number of bytes sent.
-pub(crate) fn send(
-    socket: &UnixStream,
-    bytes: &[u8],
-    file: Option<&OwnedFd>,
-) -> io::Result<usize> {
+pub(crate) fn send(socket: &UnixStream, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);

@@ -208,10 +208,7 @@ pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<
     outcome
 }
 
-fn run(
-    instance: &mut dyn GuestInstance,
-    socket: &mut HostConnection,
-) -> Result<(), GuestError> {
+fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<(), GuestError> {
     let hello = InstanceFrame::json(FrameType::Hello, 0, &instance.hello());
     socket.send(&hello)?;
     while let Some(frame) = socket.next_frame()? {

@@ -384,7 +384,7 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
             keyed: self.is_keyed,
             guarantee: context.guarantee.as_str().into(),
             restore: false,
-        rings: false,
+            rings: false,
             parameters: Value::Object(self.command.parameters.clone()),
         };
         self.session = Some(InstanceSession::new(settings, configuration));

@@ -12,8 +12,8 @@ mod state;
 
 pub use batch::{ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, slice_rows};
 pub use frame::{
-    FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, HEAD_BYTES,
-    InstanceFrame, MAX_FRAME_BYTES,
+    FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
+    HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES,
 };
 pub use handshake::{
     GuestFailure, GuestHello, HostHello, InstanceConfiguration, PROTOCOL, ProtocolRange,

@@ -62,8 +62,8 @@ impl PayloadRings {
             ));
         };
         let producer = RingProducer::accept(description, file);
-        let producer = producer
-            .map_err(|error| Violation::new(format!("a ring can't be opened: {error}")))?;
+        let producer =
+            producer.map_err(|error| Violation::new(format!("a ring can't be opened: {error}")))?;
         self.outgoing = Some(producer);
         Ok(())
     }

@@ -285,12 +285,10 @@ impl<'a> Service<'a> {
                     self.log_if_admitted(OutputStream::Log, text);
                     continue;
                 }
-                Ok(frame) if frame.head.kind == FrameType::Ring => {
-                    match self.accept_ring(&frame) {
-                        Ok(()) => continue,
-                        Err(violation) => self.on_violation(violation),
-                    }
-                }
+                Ok(frame) if frame.head.kind == FrameType::Ring => match self.accept_ring(&frame) {
+                    Ok(()) => continue,
+                    Err(violation) => self.on_violation(violation),
+                },
                 Ok(frame) => ChildEvent::Frame(frame),
                 Err(violation) => self.on_violation(violation),
             };

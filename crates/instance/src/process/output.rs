@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ardea_core::Timestamp;
+use ardea_core::{Timestamp, escape_invisible};
 
 /// The maximum length of a line in bytes; the rest is cut off.
 const MAX_LINE_BYTES: usize = 8 << 10;
@@ -53,7 +53,7 @@ impl fmt::Display for OutputLine {
             self.time,
             self.vertex,
             self.instance,
-            self.text.escape_debug()
+            escape_invisible(&self.text)
         )
     }
 }
@@ -64,7 +64,9 @@ pub type OutputSink = dyn Fn(&OutputLine) + Send + Sync;
 /// Writes a line to the standard error of the host.
 pub fn log_to_stderr(line: &OutputLine) {
     // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // One write per line: standard error has no buffer.
+    let text = format!("{line}\n");
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The bytes of a stream, divided into lines.
