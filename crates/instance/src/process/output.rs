@@ -71,12 +71,12 @@ pub fn log_to_stderr(line: &OutputLine) {
 
 /// The bytes of a stream, divided into lines.
 #[derive(Debug, Default)]
-pub(super) struct LineSplitter {
+pub(super) struct LineBuffer {
     line: Vec<u8>,
     is_cut: bool,
 }
 
-impl LineSplitter {
+impl LineBuffer {
     /// Appends bytes, and passes each complete line to `take`.
     pub(super) fn push(&mut self, mut bytes: &[u8], take: &mut dyn FnMut(String)) {
         while !bytes.is_empty() {
@@ -114,16 +114,16 @@ impl LineSplitter {
 
 /// A limit of the number of lines, and the last lines of standard error.
 #[derive(Debug)]
-pub(super) struct OutputLimiter {
+pub(super) struct OutputLimit {
     second: Instant,
     lines: u32,
     omitted: u64,
     last: VecDeque<String>,
 }
 
-impl OutputLimiter {
+impl OutputLimit {
     pub(super) fn new(now: Instant) -> Self {
-        OutputLimiter {
+        OutputLimit {
             second: now,
             lines: 0,
             omitted: 0,
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn lines_are_divided_and_long_ones_cut() {
-        let (mut splitter, mut lines) = (LineSplitter::default(), Vec::new());
+        let (mut splitter, mut lines) = (LineBuffer::default(), Vec::new());
         let mut take = |line: String| lines.push(line);
         splitter.push(b"one\r\ntw", &mut take);
         splitter.push(b"o\n", &mut take);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn lines_above_the_limit_are_omitted_and_counted() {
         let start = Instant::now();
-        let mut limiter = OutputLimiter::new(start);
+        let mut limiter = OutputLimit::new(start);
         let admitted = (0..5_000).filter(|_| limiter.admits(start)).count();
         assert_eq!(admitted, LINES_PER_SECOND as usize);
         assert_eq!(limiter.take_omitted(start), 0);
