@@ -48,7 +48,7 @@ struct CustomOperators;
 
 /// `docs/instance-protocol.md`
 #[doc = include_str!("../../../docs/instance-protocol.md")]
-struct InstanceProtocol;
+struct Instances;
 
 /// `docs/plugins.md`
 #[cfg(feature = "cluster")]

@@ -150,8 +150,8 @@ impl InstanceCommand {
         self
     }
 
-    /// Limits the resident memory of the process. The host reads it five times a second, and kills a
-    /// process that exceeds it. A control group also limits all processes of the instance, if the
+    /// Limits the resident memory of the process. The host reads it five times a second, and kills
+    /// a process that exceeds it. A control group also limits all processes of the instance, if the
     /// host may create one.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);

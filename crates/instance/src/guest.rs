@@ -14,7 +14,7 @@ use crate::protocol::{
     GuestHello, InstanceConfiguration, InstanceFrame, ResultWriter, StatePartEntry,
     StatePartReader, StatePartWriter, Violation,
 };
-use crate::rings::PayloadRings;
+use crate::rings::PayloadRing;
 
 /// The length at which a part of an answer is sent.
 const PART_BYTES: usize = 1 << 20;
@@ -197,7 +197,7 @@ pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<
         socket,
         buffer: FrameBuffer::default(),
         files: VecDeque::new(),
-        rings: PayloadRings::default(),
+        rings: PayloadRing::default(),
         bytes: vec![0; 1 << 16],
     };
     let outcome = run(instance, &mut connection);
@@ -285,7 +285,7 @@ struct HostConnection {
     buffer: FrameBuffer,
     /// Received files that were not used.
     files: VecDeque<OwnedFd>,
-    rings: PayloadRings,
+    rings: PayloadRing,
     /// The space of a read.
     bytes: Vec<u8>,
 }

@@ -24,7 +24,7 @@ use crate::protocol::{InstanceConfiguration, RowFailure, StatePartWriter};
 use crate::session::{
     InFlight, InstanceSession, ReadyItem, SessionError, SessionPhase, SessionSettings, Suspects,
 };
-use saved_state::SavedState;
+use saved_state::ProcessState;
 
 /// First delay before a restart of the process, and the longest.
 const RESTART_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -89,7 +89,7 @@ where
             events: VecDeque::new(),
             bad: Vec::new(),
             marker: None,
-            state: SavedState::default(),
+            state: ProcessState::default(),
             restored: StatePartWriter::default(),
             barrier: Barrier::default(),
             has_ended: false,
@@ -133,7 +133,7 @@ pub struct InstanceP<F> {
     bad: Vec<UnencodableRecord>,
     /// A marker that follows the outputs that the format has not emitted yet.
     marker: Option<Marker>,
-    state: SavedState,
+    state: ProcessState,
     /// The part of the restored state under construction.
     restored: StatePartWriter,
     barrier: Barrier,

@@ -21,12 +21,12 @@ const MIN_BYTES: usize = 4 << 10;
 
 /// The rings of a connection, one for each direction.
 #[derive(Debug, Default)]
-pub(crate) struct PayloadRings {
+pub(crate) struct PayloadRing {
     outgoing: Option<RingProducer>,
     incoming: Option<(RingConsumer, RemoteProducer)>,
 }
 
-impl PayloadRings {
+impl PayloadRing {
     /// Creates the ring of received payloads. Returns its description and its file, for the other
     /// side.
     ///
@@ -124,16 +124,16 @@ mod tests {
     use super::*;
     use crate::protocol::{FrameBuffer, FrameHead, FrameType};
 
-    fn pair() -> (PayloadRings, PayloadRings) {
-        let (mut here, mut there) = (PayloadRings::default(), PayloadRings::default());
+    fn pair() -> (PayloadRing, PayloadRing) {
+        let (mut here, mut there) = (PayloadRing::default(), PayloadRing::default());
         let (description, file) = there.offer().unwrap();
         here.accept(&description, Some(file)).unwrap();
         (here, there)
     }
 
     fn through(
-        here: &mut PayloadRings,
-        there: &mut PayloadRings,
+        here: &mut PayloadRing,
+        there: &mut PayloadRing,
         frame: &InstanceFrame,
     ) -> (usize, Result<InstanceFrame, Violation>) {
         let bytes = here.send(frame);
@@ -172,7 +172,7 @@ mod tests {
         let head = FrameHead::new(FrameType::Batch, 1).flags(FLAG_IN_RING);
         let frame = InstanceFrame::new(head, 5u32.to_le_bytes().to_vec());
         assert!(there.receive(frame.clone()).is_err());
-        assert!(PayloadRings::default().receive(frame).is_err());
+        assert!(PayloadRing::default().receive(frame).is_err());
         assert!(there.accept(&[1, 2, 3], None).is_err());
     }
 }

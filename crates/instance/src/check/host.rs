@@ -146,7 +146,7 @@ impl CheckHost {
         Ok(())
     }
 
-    /// Reads what is there; returns false at the end.
+    /// Reads the received bytes; returns false at the end.
     fn receive(&mut self) -> Result<bool, String> {
         let mut bytes = [0; 1 << 14];
         while let Some(socket) = &mut self.socket {

@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_process_group};
 
 use super::child::{StartedChild, describe};
-use super::output::{LineSplitter, OutputLimiter, OutputLine, OutputStream};
+use super::output::{LineBuffer, OutputLimit, OutputLine, OutputStream};
 use super::usage::usage_of;
 use super::{ChildContext, ChildEnd, ChildEvent, MAX_RECEIVED_BYTES, Shared};
 use crate::command::InstanceCommand;
 use crate::fd_socket;
 use crate::protocol::{FrameBuffer, FrameHead, FrameType, InstanceFrame, Violation};
-use crate::rings::PayloadRings;
+use crate::rings::PayloadRing;
 
 /// Interval of the readings of processor time and memory; with a limit of memory.
 const USAGE_INTERVALS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
@@ -68,23 +68,23 @@ fn wait(fds: &mut [PollFd<'_>], timeout: Duration) {
 }
 
 /// A stream of output, until its end.
-struct OutputPipe {
+struct OutputReader {
     pipe: Option<OwnedFd>,
-    lines: LineSplitter,
+    lines: LineBuffer,
     stream: OutputStream,
 }
 
 /// A frame being sent.
-struct Sending {
+struct OutgoingFrame {
     bytes: Vec<u8>,
     sent: usize,
     /// A file that goes with the first byte.
     file: Option<OwnedFd>,
 }
 
-impl Sending {
+impl OutgoingFrame {
     fn new(bytes: Vec<u8>, file: Option<OwnedFd>) -> Self {
-        Sending {
+        OutgoingFrame {
             bytes,
             sent: 0,
             file,
@@ -98,14 +98,14 @@ struct Service<'a> {
     context: &'a ChildContext,
     child: StartedChild,
     received: FrameBuffer,
-    sending: Option<Sending>,
+    sending: Option<OutgoingFrame>,
     /// An offer of a ring to the process.
-    offer: Option<Sending>,
-    rings: PayloadRings,
+    offer: Option<OutgoingFrame>,
+    rings: PayloadRing,
     /// Received files that were not used.
     files: VecDeque<OwnedFd>,
-    pipes: [OutputPipe; 2],
-    limiter: OutputLimiter,
+    pipes: [OutputReader; 2],
+    limiter: OutputLimit,
     last_heard: Instant,
     usage_at: Instant,
     /// The limit of resident memory.
@@ -125,9 +125,9 @@ impl<'a> Service<'a> {
     ) -> Self {
         let now = Instant::now();
         let warnings = std::mem::take(&mut child.warnings);
-        let pipe = |fd: io::Result<OwnedFd>, stream| OutputPipe {
+        let pipe = |fd: io::Result<OwnedFd>, stream| OutputReader {
             pipe: fd.ok(),
-            lines: LineSplitter::default(),
+            lines: LineBuffer::default(),
             stream,
         };
         let pipes = [
@@ -141,10 +141,10 @@ impl<'a> Service<'a> {
             received: FrameBuffer::default(),
             sending: None,
             offer: None,
-            rings: PayloadRings::default(),
+            rings: PayloadRing::default(),
             files: VecDeque::new(),
             pipes,
-            limiter: OutputLimiter::new(now),
+            limiter: OutputLimit::new(now),
             last_heard: now,
             usage_at: now,
             memory_bytes,
@@ -319,7 +319,7 @@ impl<'a> Service<'a> {
         if let Ok((description, file)) = self.rings.offer() {
             let head = FrameHead::new(FrameType::Ring, 0);
             let bytes = InstanceFrame::new(head, description).to_bytes();
-            self.offer = Some(Sending::new(bytes, Some(file)));
+            self.offer = Some(OutgoingFrame::new(bytes, Some(file)));
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl<'a> Service<'a> {
             if self.sending.is_none() {
                 self.sending = self.offer.take().or_else(|| {
                     let frame = self.shared.lock().outgoing.pop_front();
-                    frame.map(|frame| Sending::new(self.rings.send(&frame), None))
+                    frame.map(|frame| OutgoingFrame::new(self.rings.send(&frame), None))
                 });
             }
             let Some(sending) = &mut self.sending else {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ardea_core::Timestamp;
+use ardea_core::{Timestamp, escape_invisible};
 
 /// The maximum length of a line in bytes; the rest is cut off.
 const MAX_LINE_BYTES: usize = 8 << 10;
@@ -53,7 +53,7 @@ impl fmt::Display for OutputLine {
             self.time,
             self.vertex,
             self.instance,
-            self.text.escape_debug()
+            escape_invisible(&self.text)
         )
     }
 }
@@ -64,17 +64,19 @@ pub type OutputSink = dyn Fn(&OutputLine) + Send + Sync;
 /// Writes a line to the standard error of the host.
 pub fn log_to_stderr(line: &OutputLine) {
     // A closed standard error cannot be reported anywhere.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // One write per line: standard error has no buffer.
+    let text = format!("{line}\n");
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The bytes of a stream, divided into lines.
 #[derive(Debug, Default)]
-pub(super) struct LineSplitter {
+pub(super) struct LineBuffer {
     line: Vec<u8>,
     is_cut: bool,
 }
 
-impl LineSplitter {
+impl LineBuffer {
     /// Appends bytes, and passes each complete line to `take`.
     pub(super) fn push(&mut self, mut bytes: &[u8], take: &mut dyn FnMut(String)) {
         while !bytes.is_empty() {
@@ -112,16 +114,16 @@ impl LineSplitter {
 
 /// A limit of the number of lines, and the last lines of standard error.
 #[derive(Debug)]
-pub(super) struct OutputLimiter {
+pub(super) struct OutputLimit {
     second: Instant,
     lines: u32,
     omitted: u64,
     last: VecDeque<String>,
 }
 
-impl OutputLimiter {
+impl OutputLimit {
     pub(super) fn new(now: Instant) -> Self {
-        OutputLimiter {
+        OutputLimit {
             second: now,
             lines: 0,
             omitted: 0,
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn lines_are_divided_and_long_ones_cut() {
-        let (mut splitter, mut lines) = (LineSplitter::default(), Vec::new());
+        let (mut splitter, mut lines) = (LineBuffer::default(), Vec::new());
         let mut take = |line: String| lines.push(line);
         splitter.push(b"one\r\ntw", &mut take);
         splitter.push(b"o\n", &mut take);
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn lines_above_the_limit_are_omitted_and_counted() {
         let start = Instant::now();
-        let mut limiter = OutputLimiter::new(start);
+        let mut limiter = OutputLimit::new(start);
         let admitted = (0..5_000).filter(|_| limiter.admits(start)).count();
         assert_eq!(admitted, LINES_PER_SECOND as usize);
         assert_eq!(limiter.take_omitted(start), 0);

@@ -18,7 +18,7 @@ pub(super) const STATE: &str = "instance";
 
 /// An entry as far as increments need it.
 #[derive(Clone, Copy, Debug)]
-struct KnownEntry {
+struct EntryVersion {
     hash: u64,
     /// The epoch whose snapshot first had this value; for a removed key, first lacked it.
     changed: Epoch,
@@ -29,15 +29,15 @@ struct KnownEntry {
 
 /// The entries of the latest state, and their changes.
 #[derive(Debug, Default)]
-pub(super) struct SavedState {
-    known: HashMap<(u16, Vec<u8>), KnownEntry>,
+pub(super) struct ProcessState {
+    known: HashMap<(u16, Vec<u8>), EntryVersion>,
     /// The payloads of the latest state.
     payloads: Vec<Vec<u8>>,
     generation: u64,
     snapshot: SmallSnapshot,
 }
 
-impl SavedState {
+impl ProcessState {
     /// Takes the state of the process at the end of `epoch`.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl SavedState {
                 let partition = owned_partition(entry, instance)?;
                 let hash = xxh3_64(entry.value);
                 let key = (partition.index() as u16, entry.key.to_vec());
-                let known = self.known.entry(key).or_insert(KnownEntry {
+                let known = self.known.entry(key).or_insert(EntryVersion {
                     hash,
                     changed: epoch,
                     is_removed: false,
@@ -82,7 +82,7 @@ impl SavedState {
             return;
         };
         let key = (partition.index() as u16, entry.key.to_vec());
-        let known = KnownEntry {
+        let known = EntryVersion {
             hash: xxh3_64(entry.value),
             changed: Epoch(0),
             is_removed: false,
@@ -175,7 +175,7 @@ mod tests {
         vec![writer.finish()]
     }
 
-    fn written(state: &mut SavedState, request: SnapshotRequest) -> Vec<(String, Option<String>)> {
+    fn written(state: &mut ProcessState, request: SnapshotRequest) -> Vec<(String, Option<String>)> {
         state.take_snapshot(request).unwrap();
         let mut chunk = StateChunk::default();
         let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_increment_holds_changes_and_removed_keys_since_its_base() {
-        let mut state = SavedState::default();
+        let mut state = ProcessState::default();
         let only = Instance::ONLY;
         state
             .replace(Epoch(1), payload(&[("a", "1"), ("b", "1")]), only)
@@ -229,7 +229,7 @@ mod tests {
             index: 1,
             parallelism: 2,
         };
-        let refused = SavedState::default().replace(Epoch(1), payload(&[("a", "1")]), second);
+        let refused = ProcessState::default().replace(Epoch(1), payload(&[("a", "1")]), second);
         assert!(refused.unwrap_err().0.contains("another instance"));
     }
 }

@@ -57,7 +57,8 @@ impl Default for RowBatchWriter {
 }
 
 impl RowBatchWriter {
-    /// Appends a record; `key` and `value` append their bytes in place. `key` returns the partition.
+    /// Appends a record; `key` and `value` append their bytes in place. `key` returns the
+    /// partition.
     ///
     /// # Errors
     /// The error of `value`; then nothing is appended.

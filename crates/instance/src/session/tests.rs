@@ -1,3 +1,5 @@
+//! Tests of the session: windows, order, restarts and suspects.
+
 use super::*;
 use crate::json_format::JsonFormat;
 use crate::protocol::{ResultWriter, RowBatchWriter, RowRecord};
