@@ -43,7 +43,9 @@ use crate::stream::{ColumnRecord, ColumnSource};
 /// Returns a source of messages whose values are JSON objects; see [`ColumnDecoder`]. A column has
 /// the name of a field, or its path: `bid.price`. A value that is no such object is a bad record.
 pub fn json<T, F, B>(messages: KafkaSource<T, F, B>, schema: SchemaRef) -> ColumnSource<B> {
-    source(schema, |decoder| messages.format::<(), _>(decoder).build_batches())
+    source(schema, |decoder| {
+        messages.format::<(), _>(decoder).build_batches()
+    })
 }
 
 /// Returns a source of messages whose values are Avro records, with a schema registry. A column has

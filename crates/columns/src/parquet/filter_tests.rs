@@ -11,6 +11,14 @@ use super::tests::{file, write};
 use crate::test_adapter::{Row, row, to_columns};
 use crate::{Columns, Expr, col, files, lit};
 
+/// A record with the fields of a [`Row`].
+#[derive(serde::Deserialize)]
+struct Numbered {
+    number: i64,
+    price: Option<u64>,
+    text: String,
+}
+
 fn numbered(numbers: &[(i64, Option<u64>, &str)]) -> Vec<Row> {
     let rows = numbers.iter();
     rows.map(|(number, price, text)| row(*number, *price, text))
@@ -22,7 +30,8 @@ fn accepted(path: &Path, condition: Expr) -> Result<Vec<Row>, String> {
     let p = Pipeline::new("filtered");
     let rows = Columns::read_from(&p, files::parquet(path))
         .filter(condition)
-        .rows::<(i64, Option<u64>, String)>()
+        .rows::<Numbered>()
+        .map(|it| (it.number, it.price, it.text))
         .collect();
     p.run().map_err(|error| error.to_string())?;
     Ok(rows.take_sorted())

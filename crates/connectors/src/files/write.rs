@@ -80,9 +80,9 @@ pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> File
 ///   the job's sources read, even under another name.
 ///
 /// * The address of an object in a bucket, such as `s3://bucket/out.csv`, takes the place of a path
-///   (feature `s3`). An object exists once its upload is completed. With rotation the objects are
-///   `out-RUN-000000.csv` …, where RUN is a number that identifies the job's own objects. The sink
-///   waits for a store that does not answer.
+///   (feature `s3`). Its parts are objects below `.ardea-staging/` until it exists. With rotation
+///   the objects are `out-RUN-000000.csv` …, where RUN is a number that identifies the job's own
+///   objects. The sink waits for a store that does not answer.
 ///
 /// # In a job with state
 ///
@@ -101,9 +101,9 @@ pub fn write_batches<E: BatchEncode>(path: impl AsRef<Path>, encoder: E) -> File
 ///   `out-r1.csv` (or `out-0-r1.csv` …). A job restarted after it was drained does the same: it
 ///   neither replaces visible output nor appends to it.
 /// * A device or a pipe may receive records again after a failure.
-/// * The upload of an object is completed when an epoch that covers all of it is committed. After a
-///   failure the next attempt continues the upload at its last snapshot, which contains the bytes
-///   after the last part: at most 8 MiB per instance.
+/// * An object exists when an epoch that covers all of it is committed. After a failure the next
+///   attempt continues after the parts of its last snapshot, which contains the bytes after the
+///   last part: at most 8 MiB per instance.
 ///
 /// [`StoreUnsuitable`]: ardea_core::ErrorCode::StoreUnsuitable
 #[derive(Debug)]
