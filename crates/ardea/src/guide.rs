@@ -46,6 +46,10 @@ struct Serialization;
 #[doc = include_str!("../../../docs/custom-operators.md")]
 struct CustomOperators;
 
+/// `docs/instance-protocol.md`
+#[doc = include_str!("../../../docs/instance-protocol.md")]
+struct InstanceProtocol;
+
 /// `docs/plugins.md`
 #[cfg(feature = "cluster")]
 #[doc = include_str!("../../../docs/plugins.md")]

@@ -16,6 +16,7 @@
 //!   program, and in jobs as sources, sinks and tables;
 //! * [`engine`]: runs jobs on the threads of this process; [`recovery`]: restarts them from
 //!   checkpoints after failures;
+//! * [`instance`]: steps whose functions run in processes of their own, in any language;
 //! * [`core`] and [`operators`]: the job graph and its processors, for custom ones; [`state`]: the
 //!   keyed state of processors;
 //! * [`codec`]: serialization of records that leave a process;
@@ -62,6 +63,7 @@ pub use ardea_connectors::postgres;
 pub use ardea_connectors::redis;
 pub use ardea_core as core;
 pub use ardea_engine as engine;
+pub use ardea_instance as instance;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
 pub use ardea_state as state;
@@ -103,6 +105,7 @@ pub mod prelude {
         Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};
+    pub use ardea_instance::InstanceCommand;
     pub use ardea_pipeline::{
         Collected, EarlyFiring, Either, ExchangeData, Firing, JoinInterval, KeyedContext,
         KeyedStream, Local, Pipeline, StateValue, Stream, Timed, Trigger, Untimed, WatermarkPolicy,

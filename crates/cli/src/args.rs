@@ -1,6 +1,7 @@
 //! The command line: commands, options and their help texts.
 
 mod cluster;
+mod instance;
 mod map;
 
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub use cluster::{
     MetastoreCommand, MetastoreDumpArgs, MetastoreRemoveArgs, MetricsArgs, PythonArgs, RecoverArgs,
     RemoteJob, RescaleArgs, RestartArgs, SubmitArgs, TopArgs, UndrainArgs, UpgradeArgs,
 };
+pub use instance::{InstanceCheckArgs, InstanceCommands};
 use map::MAP_HELP;
 pub use map::{
     MapArgs, MapCommand, MapFilterArgs, MapKeyArgs, MapPutArgs, MapScanArgs, MapWatchArgs,
@@ -69,6 +71,9 @@ pub enum Command {
     /// Python class and an SQL table
     #[command(after_help = INSPECT_HELP)]
     Inspect(InspectArgs),
+    /// Work with instances that run in processes of their own
+    #[command(subcommand)]
+    Instance(InstanceCommands),
     /// List the components for topologies in YAML files, with their settings
     Components(ComponentsArgs),
     /// Show how a job would run, without running it, or how a job of a cluster is running

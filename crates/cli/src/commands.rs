@@ -12,6 +12,7 @@ mod diff;
 mod examples;
 mod generate;
 mod inspect;
+mod instance;
 mod list;
 mod logs;
 mod map;
@@ -34,7 +35,7 @@ use ardea::command_line;
 use ardea::command_line::Context;
 use ardea::console::Failure;
 
-use crate::args::{Command, MetastoreCommand, NexmarkCommand};
+use crate::args::{Command, InstanceCommands, MetastoreCommand, NexmarkCommand};
 
 /// Runs a command.
 pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
@@ -43,6 +44,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args, context),
         Command::Examples => examples::run(context),
         Command::Inspect(args) => inspect::run(&args, context),
+        Command::Instance(InstanceCommands::Check(args)) => instance::check(&args, context),
         Command::Components(args) => components::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Submit(args) => submit::run(&args, context),

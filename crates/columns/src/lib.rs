@@ -38,6 +38,7 @@ pub use {arrow_array, arrow_schema};
 
 pub mod files;
 
+mod arrow_format;
 mod batch;
 mod batch_codec;
 mod decode;
@@ -64,6 +65,7 @@ mod test_source;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ParquetCompression, ParquetEncoder, ParquetFiles, infer_parquet};
+pub use arrow_format::{ArrowFormat, read_stream, write_stream};
 pub use batch::ColumnBatch;
 pub use batch_codec::ColumnCodec;
 pub use decode::{BATCH_ROWS, ColumnDecoder, FieldPath};

@@ -10,7 +10,7 @@ mod tee;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use expr_list::ExprList;
+pub(crate) use expr_list::{ExprList, text_of};
 pub use expr_list::record_errors;
 pub use filter::ColumnFilterP;
 pub(crate) use forward::ForwardP;

@@ -13,11 +13,13 @@ use ardea_core::{
     Boundedness, ChunkCodec, Error, Instance, Processor, ProcessorSupplier, Result, Routing,
     Source, WatermarkPolicy,
 };
+use ardea_instance::{InstanceCommand, InstanceStep};
 use ardea_pipeline::{Pipeline, Stream, Timed, Untimed};
 use arrow_schema::{Schema, SchemaRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::arrow_format::ArrowFormat;
 use crate::batch_codec::ColumnCodec;
 use crate::expr::{BoundExpr, Expr};
 use crate::key::KeyColumns;
@@ -158,6 +160,16 @@ impl<B: Boundedness, E> Columns<B, E> {
             let make = supplier(move || Ok(ColumnFilterP::new(bound.clone())));
             Ok((Arc::clone(schema), make))
         })
+    }
+
+    /// Passes the records to processes of `command`, one per instance, in Arrow batches. Emits the
+    /// records that the processes return, which have the columns of `schema`. See
+    /// [`Stream::in_process`].
+    pub fn in_process(self, command: InstanceCommand, schema: SchemaRef) -> Self {
+        let of_results = Arc::clone(&schema);
+        let make = move || ArrowFormat::new(Arc::clone(&of_results));
+        let make: Arc<dyn ProcessorSupplier> = Arc::new(InstanceStep::stateless(command, make));
+        self.step("in-process", |_| Ok((schema, make)))
     }
 
     /// Replaces the columns by these: names of columns, or expressions.

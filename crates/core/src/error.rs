@@ -34,6 +34,8 @@ pub enum ErrorCode {
     BadRecord,
     /// An instance failed repeatedly and is not restarted any more.
     RestartLimitReached,
+    /// The process that runs the code of an instance ended, hung, or broke the protocol.
+    InstanceProcessFailed,
     /// Reading from an external system failed.
     ReadFailed,
     /// Writing to an external system failed.
@@ -152,6 +154,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::UserError,
     ErrorCode::BadRecord,
     ErrorCode::RestartLimitReached,
+    ErrorCode::InstanceProcessFailed,
     ErrorCode::ReadFailed,
     ErrorCode::WriteFailed,
     ErrorCode::Network,
@@ -225,6 +228,7 @@ impl ErrorCode {
             ErrorCode::UserError => "ARD-202",
             ErrorCode::BadRecord => "ARD-203",
             ErrorCode::RestartLimitReached => "ARD-204",
+            ErrorCode::InstanceProcessFailed => "ARD-205",
             ErrorCode::ReadFailed => "ARD-301",
             ErrorCode::WriteFailed => "ARD-302",
             ErrorCode::Network => "ARD-303",

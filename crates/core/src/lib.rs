@@ -50,6 +50,7 @@ mod time;
 mod watermark;
 mod watermark_policy;
 
+mod child_process;
 mod chunk;
 mod rows;
 
@@ -100,6 +101,7 @@ pub use ahead_bound::{AheadBound, BadTime};
 pub use backchannel::{Backchannel, MessageCounts, MessageReport};
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
+pub use child_process::{ChildProcessMetrics, ChildProcessSnapshot};
 pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use codec::ChunkCodec;

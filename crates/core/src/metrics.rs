@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::{ChildProcessMetrics, ChildProcessSnapshot};
 use crate::{Clock, LatencyHistogram, LatencySnapshot, Timestamp, Watermark};
 
 /// The counters of one instance, written by its thread once per chunk and readable from any thread.
@@ -51,6 +52,8 @@ pub struct InstanceMetrics {
     /// Times of latency markers from their sources to this instance; allocated for the first
     /// marker.
     latency: OnceLock<LatencyHistogram>,
+    /// Counters of the process that runs the user code; allocated at its start.
+    child: OnceLock<Box<ChildProcessMetrics>>,
 }
 
 /// The cost of an instance's snapshots.
@@ -136,6 +139,7 @@ impl Default for InstanceMetrics {
             idle_for: RestTime::default(),
             queue_permille: AtomicU64::new(0),
             latency: OnceLock::new(),
+            child: OnceLock::new(),
         }
     }
 }
@@ -199,6 +203,8 @@ pub struct MetricsSnapshot {
     pub idle_for: Duration,
     /// Fill level of the fullest input queue at the end of the last slice, in thousandths.
     pub queue_permille: u32,
+    /// The process that runs the user code; `None` if the instance has no process of its own.
+    pub child: Option<ChildProcessSnapshot>,
 }
 
 /// Adds to a counter that only this thread writes: a load and a store, no locked instruction.
@@ -354,6 +360,12 @@ impl InstanceMetrics {
             .count(took);
     }
 
+    /// Returns the counters of the process that runs the user code of this instance. The first call
+    /// creates them.
+    pub fn child_process(&self) -> &ChildProcessMetrics {
+        self.child.get_or_init(Box::default)
+    }
+
     /// Returns the latencies of markers from their sources to this instance.
     pub fn latency(&self) -> LatencySnapshot {
         self.latency
@@ -402,6 +414,7 @@ impl InstanceMetrics {
             blocked_for: Duration::ZERO,
             idle_for: Duration::ZERO,
             queue_permille: self.queue_permille.load(Relaxed) as u32,
+            child: self.child.get().map(|child| child.snapshot()),
         }
     }
 }

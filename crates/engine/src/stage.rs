@@ -440,8 +440,10 @@ impl ProcessorStage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
-                self.processor.endpoint().on_idle();
-                self.outbox.marker(Marker::Idle);
+                let goes_by_itself = self.processor.endpoint().on_idle();
+                if !goes_by_itself {
+                    self.outbox.marker(Marker::Idle);
+                }
                 return Ok(true);
             }
             Event::Latency(born) => {

@@ -139,6 +139,10 @@ metrics! {
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "restarts of the instance within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, and ends of its process, by error code";
     INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "process id, on its host, of an instance with a separate process; 0 while that is down";
+    INSTANCE_PROCESS_RESTARTS = "ardea_instance_process_restarts_total", Counter, INSTANCE, Sum, "restarts of the process that runs the step's code; this and the three below exist for steps in a process of their own";
+    INSTANCE_PROCESS_CPU = "ardea_instance_process_cpu_seconds_total", Counter, INSTANCE, Sum, "processor time of these processes";
+    INSTANCE_PROCESS_RESIDENT = "ardea_instance_process_resident_bytes", Gauge, INSTANCE, Sum, "memory that the present process holds";
+    INSTANCE_PROCESS_OMITTED = "ardea_instance_process_omitted_lines_total", Counter, INSTANCE, Sum, "lines of the process's output that were not logged, because there were too many";
     RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records received by the instance from other containers, including frames";
     SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records sent by the vertex's instances in the container to those of another vertex elsewhere, including frames";
     MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, tracked or not";

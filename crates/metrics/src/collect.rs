@@ -143,8 +143,14 @@ impl InstanceCounters {
         let counters = &self.counters;
         tell(&m::RECORDS_IN, counters.records_in as f64);
         tell(&m::RECORDS_OUT, counters.records_out as f64);
-        if let Some(process) = self.process {
+        if let Some(process) = self.process.or(counters.child.map(|child| child.id)) {
             tell(&m::INSTANCE_PROCESS, f64::from(process));
+        }
+        if let Some(child) = &counters.child {
+            tell(&m::INSTANCE_PROCESS_RESTARTS, child.restarts as f64);
+            tell(&m::INSTANCE_PROCESS_CPU, child.cpu.as_secs_f64());
+            tell(&m::INSTANCE_PROCESS_RESIDENT, child.resident_bytes as f64);
+            tell(&m::INSTANCE_PROCESS_OMITTED, child.omitted_lines as f64);
         }
         tell(&m::LATE, counters.late as f64);
         tell(&m::LATE_IN_PART, counters.late_in_part as f64);

@@ -64,6 +64,7 @@ mod join;
 
 mod collected;
 mod extension;
+mod in_process;
 mod job;
 mod step;
 

@@ -151,8 +151,9 @@ impl SourceControl for SenderP {
 }
 
 impl EdgeEndpoint for SenderP {
-    fn on_idle(&mut self) {
+    fn on_idle(&mut self) -> bool {
         self.idle_pending = true;
+        false
     }
 
     fn on_latency(&mut self, born: Timestamp) -> Result<bool> {

@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "ardea-testkit",
         "ardea-state",
         "ardea-operators",
+        "ardea-instance",
         "ardea-engine",
         "ardea-network",
         "ardea-coordination",

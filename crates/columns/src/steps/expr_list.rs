@@ -97,7 +97,7 @@ pub fn record_errors(policy: OnError) -> RecordErrors<RecordBatch> {
 }
 
 /// Returns the columns of a single record as text.
-fn text_of(record: &RecordBatch) -> String {
+pub(crate) fn text_of(record: &RecordBatch) -> String {
     let options = FormatOptions::new().with_null("null");
     let columns = record.schema_ref().fields().iter().zip(record.columns());
     let columns = columns.map(|(field, values)| {

@@ -5,12 +5,15 @@ use crate::{Result, Timestamp};
 /// A processor that represents an edge or an instance in another process. Only for processors of
 /// the runtime.
 pub trait EdgeEndpoint {
-    /// Handles idleness of all inputs, which then do not hold back the watermark. The runtime
-    /// passes the marker on; only the sending ends of edges between processes implement this.
-    fn on_idle(&mut self) {}
+    /// Handles idleness of all inputs, which then do not hold back the watermark. Returns true if
+    /// the processor passes the marker on itself, behind records that are still in another process;
+    /// the runtime then does not.
+    fn on_idle(&mut self) -> bool {
+        false
+    }
 
     /// Handles a [`Marker::Latency`](crate::Marker::Latency) created at `born`. Returns true if the
-    /// processor forwards the marker itself and not by the outbox; the runtime then does not. A
+    /// processor forwards the marker itself, now or later; the runtime then does not. A
     /// marker may be lost.
     fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
         let _ = born;

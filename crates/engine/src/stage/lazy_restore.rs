@@ -89,7 +89,8 @@ impl ProcessorStage {
             }
             Event::Idle => {
                 returning.is_idle = true;
-                self.processor.endpoint().on_idle();
+                // Passed on after the restore.
+                let _ = self.processor.endpoint().on_idle();
                 None
             }
             Event::Chunk(..) | Event::Watermark(_) => {

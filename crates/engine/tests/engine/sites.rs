@@ -210,9 +210,10 @@ impl SourceControl for Sender {
 }
 
 impl EdgeEndpoint for Sender {
-    fn on_idle(&mut self) {
+    fn on_idle(&mut self) -> bool {
         self.is_done = false;
         self.stream().push(Frame::Marker(Marker::Idle));
+        false
     }
 }
 

@@ -444,8 +444,9 @@ impl SourceControl for ProcessProxyP {
 }
 
 impl EdgeEndpoint for ProcessProxyP {
-    fn on_idle(&mut self) {
+    fn on_idle(&mut self) -> bool {
         self.owes_idle = true;
+        false
     }
 
     fn on_latency(&mut self, born: Timestamp) -> Result<bool> {

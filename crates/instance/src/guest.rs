@@ -1,0 +1,333 @@
+//! The instance's side of the protocol, for instances in Rust.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use ardea_core::Timestamp;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::fd_socket;
+use crate::protocol::{
+    FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, GuestFailure,
+    GuestHello, InstanceConfiguration, InstanceFrame, ResultWriter, StatePartEntry,
+    StatePartReader, StatePartWriter, Violation,
+};
+use crate::rings::PayloadRings;
+
+/// The length at which a part of an answer is sent.
+const PART_BYTES: usize = 1 << 20;
+
+/// A failure of an instance, which ends the job.
+#[derive(Debug)]
+pub enum GuestError {
+    /// The user's code failed.
+    Failed(GuestFailure),
+    /// The host broke the protocol, or is gone.
+    Connection(io::Error),
+}
+
+impl GuestError {
+    /// Creates a failure of user code.
+    pub fn failed(message: impl Into<String>) -> Self {
+        GuestError::Failed(GuestFailure {
+            message: message.into(),
+            ..GuestFailure::default()
+        })
+    }
+}
+
+impl From<io::Error> for GuestError {
+    fn from(error: io::Error) -> Self {
+        GuestError::Connection(error)
+    }
+}
+
+impl From<Violation> for GuestError {
+    fn from(violation: Violation) -> Self {
+        GuestError::Connection(io::Error::new(io::ErrorKind::InvalidData, violation))
+    }
+}
+
+/// The results of a batch or of a watermark. Large results are sent in parts.
+pub struct GuestResults<'a> {
+    socket: &'a mut HostConnection,
+    head: FrameHead,
+    writer: ResultWriter,
+}
+
+impl GuestResults<'_> {
+    /// Emits a record in a format of rows; `row` is the row of the batch that caused it.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn emit(&mut self, row: u32, time: Timestamp, value: &[u8]) -> Result<(), GuestError> {
+        self.writer.emit(row, time, value);
+        if self.writer.byte_len() >= PART_BYTES {
+            let head = self.head.flags(self.head.flags | FLAG_MORE);
+            let payload = self.writer.finish();
+            self.socket.send(&InstanceFrame::new(head, payload))?;
+        }
+        Ok(())
+    }
+
+    /// Reports a row that could not be processed: the host handles it by the step's policy.
+    pub fn fail(&mut self, row: u32, reason: &str) {
+        self.writer.fail(row, reason);
+    }
+
+    /// Returns the writer of the present part, for formats of columns.
+    pub fn writer(&mut self) -> &mut ResultWriter {
+        &mut self.writer
+    }
+
+    /// Requests more time from the host.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn heartbeat(&mut self) -> Result<(), GuestError> {
+        let heartbeat = InstanceFrame::empty(FrameType::Heartbeat, 0);
+        Ok(self.socket.send(&heartbeat)?)
+    }
+}
+
+/// The state of an instance at a barrier. It is sent in parts.
+pub struct GuestState<'a> {
+    socket: &'a mut HostConnection,
+    epoch: u64,
+    writer: StatePartWriter,
+}
+
+impl GuestState<'_> {
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn put(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {
+        self.writer.push(entry);
+        if self.writer.byte_len() >= PART_BYTES {
+            let head = FrameHead::new(FrameType::State, self.epoch);
+            let payload = self.writer.finish();
+            self.socket.send(&InstanceFrame::new(head, payload))?;
+        }
+        Ok(())
+    }
+}
+
+/// An instance that is served to a host.
+pub trait GuestInstance {
+    /// Returns the versions and abilities of the instance.
+    fn hello(&self) -> GuestHello;
+
+    /// Configures the instance. Called once, before all other methods but `hello`.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn configure(&mut self, configuration: &InstanceConfiguration) -> Result<(), GuestError> {
+        let _ = configuration;
+        Ok(())
+    }
+
+    /// Processes the payload of a BATCH.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn process(&mut self, batch: &[u8], results: &mut GuestResults<'_>) -> Result<(), GuestError>;
+
+    /// Handles a watermark, if `hello` requests watermarks.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_watermark(
+        &mut self,
+        time: Timestamp,
+        results: &mut GuestResults<'_>,
+    ) -> Result<(), GuestError> {
+        let _ = (time, results);
+        Ok(())
+    }
+
+    /// Writes all state, if `hello` declares state.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn save(&mut self, state: &mut GuestState<'_>) -> Result<(), GuestError> {
+        let _ = state;
+        Ok(())
+    }
+
+    /// Restores an entry, before the first batch.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn restore(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {
+        let _ = entry;
+        Ok(())
+    }
+
+    /// Handles the commit of an epoch.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_commit(&mut self, epoch: u64) -> Result<(), GuestError> {
+        let _ = epoch;
+        Ok(())
+    }
+}
+
+/// Serves an instance to the host that started this process, over standard input. Returns when the
+/// host stops the instance or is gone.
+///
+/// # Errors
+/// The failure of the instance, after it is reported to the host.
+pub fn serve(instance: &mut dyn GuestInstance) -> Result<(), GuestError> {
+    // A hung process would otherwise outlive its host.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    serve_on(instance, socket)
+}
+
+/// Serves an instance to a host at the other end of `socket`; see [`serve`].
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<(), GuestError> {
+    let mut connection = HostConnection {
+        socket,
+        buffer: FrameBuffer::default(),
+        files: VecDeque::new(),
+        rings: PayloadRings::default(),
+        bytes: vec![0; 1 << 16],
+    };
+    let outcome = run(instance, &mut connection);
+    if let Err(GuestError::Failed(failure)) = &outcome {
+        let frame = InstanceFrame::json(FrameType::Error, 0, failure);
+        connection.send(&frame)?;
+    }
+    outcome
+}
+
+fn run(
+    instance: &mut dyn GuestInstance,
+    socket: &mut HostConnection,
+) -> Result<(), GuestError> {
+    let hello = InstanceFrame::json(FrameType::Hello, 0, &instance.hello());
+    socket.send(&hello)?;
+    while let Some(frame) = socket.next_frame()? {
+        let sequence = frame.head.sequence;
+        match frame.head.kind {
+            FrameType::Hello => {}
+            FrameType::Configure => {
+                let configuration: InstanceConfiguration = frame.read_json()?;
+                if configuration.rings {
+                    socket.offer_ring()?;
+                }
+                instance.configure(&configuration)?;
+                socket.send(&InstanceFrame::empty(FrameType::Ready, 0))?;
+            }
+            FrameType::Restore => {
+                let mut entries = StatePartReader::read(&frame.payload)?;
+                while let Some(entry) = entries.next_entry()? {
+                    instance.restore(entry)?;
+                }
+            }
+            FrameType::Batch => {
+                let head = FrameHead::new(FrameType::Result, sequence);
+                let writer = ResultWriter::default();
+                let mut results = GuestResults {
+                    socket,
+                    head,
+                    writer,
+                };
+                instance.process(&frame.payload, &mut results)?;
+                let payload = results.writer.finish();
+                socket.send(&InstanceFrame::new(head, payload))?;
+            }
+            FrameType::Watermark => {
+                let head = FrameHead::new(FrameType::Result, sequence).flags(FLAG_OF_WATERMARK);
+                let writer = ResultWriter::default();
+                let mut results = GuestResults {
+                    socket,
+                    head,
+                    writer,
+                };
+                instance.on_watermark(Timestamp::from_micros(head.time()), &mut results)?;
+                if !results.writer.is_empty() {
+                    let payload = results.writer.finish();
+                    socket.send(&InstanceFrame::new(head, payload))?;
+                }
+                socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))?;
+            }
+            FrameType::Barrier => {
+                let writer = StatePartWriter::default();
+                let mut state = GuestState {
+                    socket,
+                    epoch: sequence,
+                    writer,
+                };
+                instance.save(&mut state)?;
+                let payload = state.writer.finish();
+                let head = FrameHead::new(FrameType::State, sequence).flags(FLAG_LAST);
+                socket.send(&InstanceFrame::new(head, payload))?;
+            }
+            FrameType::Commit => instance.on_commit(sequence)?,
+            FrameType::Stop => return Ok(()),
+            kind => {
+                let what = format!("the host sent a {}", kind.as_str());
+                return Err(Violation::new(what).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The connection to the host, with blocking reads and writes.
+struct HostConnection {
+    socket: UnixStream,
+    buffer: FrameBuffer,
+    /// Received files that were not used.
+    files: VecDeque<OwnedFd>,
+    rings: PayloadRings,
+    /// The space of a read.
+    bytes: Vec<u8>,
+}
+
+impl HostConnection {
+    fn send(&mut self, frame: &InstanceFrame) -> io::Result<()> {
+        let bytes = self.rings.send(frame);
+        self.socket.write_all(&bytes)
+    }
+
+    /// Offers a ring for the payloads of the host. Without memory for it they come over the socket.
+    fn offer_ring(&mut self) -> io::Result<()> {
+        let Ok((description, file)) = self.rings.offer() else {
+            return Ok(());
+        };
+        let head = FrameHead::new(FrameType::Ring, 0);
+        let bytes = InstanceFrame::new(head, description).to_bytes();
+        let sent = fd_socket::send(&self.socket, &bytes, Some(&file))?;
+        self.socket.write_all(&bytes[sent..])
+    }
+
+    /// Returns the next frame; `None` if the host is gone.
+    fn next_frame(&mut self) -> Result<Option<InstanceFrame>, GuestError> {
+        loop {
+            match self.buffer.take()? {
+                Some(frame) if frame.head.kind == FrameType::Ring => {
+                    self.rings.accept(&frame.payload, self.files.pop_front())?;
+                    continue;
+                }
+                Some(frame) => return Ok(Some(self.rings.receive(frame)?)),
+                None => {}
+            }
+            match fd_socket::receive(&self.socket, &mut self.bytes, &mut self.files) {
+                Ok(0) => return Ok(None),
+                Ok(read) => self.buffer.push(&self.bytes[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Runs an instance of a step in a process of its own.
+//!
+//! The process is started from any command and speaks the instance protocol over its standard
+//! input, a Unix socket. `docs/instance-protocol.md` describes the protocol. A crash, a hang or a
+//! leak of user code ends that process only.
+//!
+//! In reading order:
+//!
+//! * [`protocol`]: frames and their payloads, pure;
+//! * [`InstanceSession`]: the host's side of the protocol, a pure state machine; [`Suspects`]:
+//!   records that were in flight when a process died;
+//! * [`InstanceCommand`]: the command and the limits of its process; [`ChildHandle`]: a running
+//!   process, and the thread that serves it;
+//! * [`BatchFormat`], [`JsonFormat`]: the formats of records;
+//! * [`InstanceStep`], [`InstanceP`]: the step of a graph;
+//! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
+//! * [`check`]: the conformance kit, which plays the host against any command.
+//!
+//! # Invariants
+//!
+//! * The threads of the engine never wait for a process.
+//! * No byte of a process is trusted: lengths, counts, rows, sequences and partitions are checked.
+//! * Results are emitted in the order of the input. A marker never overtakes a result.
+//! * The results of a batch are emitted when all of them have been received, so a batch that is
+//!   sent again emits them once.
+//! * With a guarantee, the end of a process with state fails the attempt. The job restarts from its
+//!   last checkpoint. A process without state is restarted alone.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod protocol;
+
+mod command;
+mod fd_socket;
+mod format;
+mod guest;
+mod json_format;
+mod process;
+mod processor;
+mod rings;
+mod session;
+
+pub use command::InstanceCommand;
+pub use format::{BatchFormat, EncodedBatch, UnencodableRecord};
+pub use guest::{GuestError, GuestInstance, GuestResults, GuestState, serve};
+pub use json_format::{JsonFormat, row_value, slice_of_rows};
+pub use process::{
+    ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
+    log_to_stderr,
+};
+pub use processor::{InstanceP, InstanceStep};
+pub use session::{
+    InFlight, InstanceSession, ReadyItem, SessionError, SessionPhase, SessionSettings, Suspects,
+};

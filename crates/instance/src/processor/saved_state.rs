@@ -1,0 +1,235 @@
+//! The state of an instance in snapshots: the entries that its process sent at the last barrier.
+//!
+//! The process always sends all of its state. Increments are found here: a hash of each value tells
+//! the changed entries, and a missing key is a removed one.
+
+use std::collections::HashMap;
+
+use ardea_core::{
+    Epoch, Instance, PartitionId, Progress, RestoredEntry, Result, SmallSnapshot, SnapshotRequest,
+    SnapshotWriter, StateEntry,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::protocol::{StatePartEntry, StatePartReader, Violation};
+
+/// The name of the state in snapshots.
+pub(super) const STATE: &str = "instance";
+
+/// An entry as far as increments need it.
+#[derive(Clone, Copy, Debug)]
+struct KnownEntry {
+    hash: u64,
+    /// The epoch whose snapshot first had this value; for a removed key, first lacked it.
+    changed: Epoch,
+    is_removed: bool,
+    /// The latest state that had the key.
+    seen: u64,
+}
+
+/// The entries of the latest state, and their changes.
+#[derive(Debug, Default)]
+pub(super) struct SavedState {
+    known: HashMap<(u16, Vec<u8>), KnownEntry>,
+    /// The payloads of the latest state.
+    payloads: Vec<Vec<u8>>,
+    generation: u64,
+    snapshot: SmallSnapshot,
+}
+
+impl SavedState {
+    /// Takes the state of the process at the end of `epoch`.
+    ///
+    /// # Errors
+    /// An entry without a partition, or with one of another instance.
+    pub(super) fn replace(
+        &mut self,
+        epoch: Epoch,
+        payloads: Vec<Vec<u8>>,
+        instance: Instance,
+    ) -> Result<(), Violation> {
+        self.generation += 1;
+        let generation = self.generation;
+        for payload in &payloads {
+            let mut entries = StatePartReader::read(payload)?;
+            while let Some(entry) = entries.next_entry()? {
+                let partition = owned_partition(entry, instance)?;
+                let hash = xxh3_64(entry.value);
+                let key = (partition.index() as u16, entry.key.to_vec());
+                let known = self.known.entry(key).or_insert(KnownEntry {
+                    hash,
+                    changed: epoch,
+                    is_removed: false,
+                    seen: 0,
+                });
+                if known.hash != hash || known.is_removed {
+                    known.changed = epoch;
+                }
+                (known.hash, known.is_removed, known.seen) = (hash, false, generation);
+            }
+        }
+        let removed = self.known.values_mut();
+        for entry in removed.filter(|it| it.seen < generation && !it.is_removed) {
+            (entry.is_removed, entry.changed) = (true, epoch);
+        }
+        self.payloads = payloads;
+        Ok(())
+    }
+
+    /// Adds a restored entry, which the checkpoint of `epoch` has.
+    pub(super) fn restore(&mut self, entry: &RestoredEntry<'_>) {
+        let Some(partition) = entry.partition else {
+            return;
+        };
+        let key = (partition.index() as u16, entry.key.to_vec());
+        let known = KnownEntry {
+            hash: xxh3_64(entry.value),
+            changed: Epoch(0),
+            is_removed: false,
+            seen: 0,
+        };
+        self.known.insert(key, known);
+    }
+
+    /// Marks the latest state as a snapshot.
+    pub(super) fn take_snapshot(&mut self, request: SnapshotRequest) -> Result<()> {
+        let chunk = self.snapshot.begin();
+        for payload in &self.payloads {
+            // The payloads were read before.
+            let Ok(mut entries) = StatePartReader::read(payload) else {
+                continue;
+            };
+            while let Ok(Some(entry)) = entries.next_entry() {
+                let number = entry.partition.map_or(0, |it| it.index() as u16);
+                let known = self.known.get(&(number, entry.key.to_vec()));
+                let changed = known.map_or(request.epoch, |known| known.changed);
+                if request.since.is_none_or(|since| changed > since) {
+                    chunk.push(StateEntry {
+                        state: STATE,
+                        partition: entry.partition,
+                        key: entry.key,
+                        value: Some(entry.value),
+                    })?;
+                }
+            }
+        }
+        if let Some(since) = request.since {
+            for ((partition, key), known) in &self.known {
+                if known.is_removed && known.changed > since {
+                    chunk.push(StateEntry {
+                        state: STATE,
+                        partition: PartitionId::from_index(u32::from(*partition)),
+                        key,
+                        value: None,
+                    })?;
+                }
+            }
+        }
+        self.payloads.clear();
+        Ok(())
+    }
+
+    /// Writes the marked snapshot.
+    pub(super) fn write(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+        self.snapshot.write(writer)
+    }
+
+    /// Forgets removed keys that the checkpoint of `epoch` lacks.
+    pub(super) fn commit(&mut self, epoch: Epoch) {
+        self.known
+            .retain(|_, entry| !(entry.is_removed && entry.changed <= epoch));
+    }
+}
+
+fn owned_partition(
+    entry: StatePartEntry<'_>,
+    instance: Instance,
+) -> Result<PartitionId, Violation> {
+    let Some(partition) = entry.partition else {
+        return Err(Violation::new("an entry of the state has no partition"));
+    };
+    if partition.owner(instance.parallelism) != instance.index {
+        return Err(Violation::new(format!(
+            "an entry of the state has the partition {}, which belongs to another instance",
+            partition.index()
+        )));
+    }
+    Ok(partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::StatePartWriter;
+    use ardea_core::StateChunk;
+
+    fn payload(entries: &[(&str, &str)]) -> Vec<Vec<u8>> {
+        let mut writer = StatePartWriter::default();
+        for (key, value) in entries {
+            writer.push(StatePartEntry {
+                partition: PartitionId::from_index(7),
+                key: key.as_bytes(),
+                value: value.as_bytes(),
+            });
+        }
+        vec![writer.finish()]
+    }
+
+    fn written(state: &mut SavedState, request: SnapshotRequest) -> Vec<(String, Option<String>)> {
+        state.take_snapshot(request).unwrap();
+        let mut chunk = StateChunk::default();
+        let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
+        assert!(state.write(&mut writer).unwrap().done);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let entries = chunk.entries();
+        let mut entries: Vec<_> = entries
+            .map(|entry| (text(entry.key), entry.value.map(text)))
+            .collect();
+        entries.sort();
+        entries
+    }
+
+    fn value(key: &str, value: &str) -> (String, Option<String>) {
+        (key.to_owned(), Some(value.to_owned()))
+    }
+
+    #[test]
+    fn an_increment_holds_changes_and_removed_keys_since_its_base() {
+        let mut state = SavedState::default();
+        let only = Instance::ONLY;
+        state
+            .replace(Epoch(1), payload(&[("a", "1"), ("b", "1")]), only)
+            .unwrap();
+        let full = written(&mut state, SnapshotRequest::full(Epoch(1)));
+        assert_eq!(full, [value("a", "1"), value("b", "1")]);
+        state.commit(Epoch(1));
+        state
+            .replace(Epoch(2), payload(&[("a", "2")]), only)
+            .unwrap();
+        let changes = SnapshotRequest::changes(Epoch(2), Epoch(1));
+        let expected = [value("a", "2"), ("b".to_owned(), None)];
+        assert_eq!(written(&mut state, changes), expected);
+        // Epoch 2 was aborted: its changes are repeated.
+        state
+            .replace(Epoch(3), payload(&[("a", "2")]), only)
+            .unwrap();
+        let changes = SnapshotRequest::changes(Epoch(3), Epoch(1));
+        assert_eq!(written(&mut state, changes), expected);
+        state.commit(Epoch(3));
+        state
+            .replace(Epoch(4), payload(&[("a", "2")]), only)
+            .unwrap();
+        let changes = SnapshotRequest::changes(Epoch(4), Epoch(3));
+        assert_eq!(written(&mut state, changes), []);
+    }
+
+    #[test]
+    fn an_entry_of_another_instance_is_refused() {
+        let second = Instance {
+            index: 1,
+            parallelism: 2,
+        };
+        let refused = SavedState::default().replace(Epoch(1), payload(&[("a", "1")]), second);
+        assert!(refused.unwrap_err().0.contains("another instance"));
+    }
+}

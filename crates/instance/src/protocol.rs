@@ -1,0 +1,23 @@
+//! The protocol between a host and the process of an instance: frames and their payloads.
+//!
+//! `docs/instance-protocol.md` describes it for authors of instances. This module is pure: it reads
+//! and writes bytes, and does no input or output.
+
+mod batch;
+mod frame;
+mod handshake;
+mod outputs;
+mod read;
+mod state;
+
+pub use batch::{ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, slice_rows};
+pub use frame::{
+    FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, HEAD_BYTES,
+    InstanceFrame, MAX_FRAME_BYTES,
+};
+pub use handshake::{
+    GuestFailure, GuestHello, HostHello, InstanceConfiguration, PROTOCOL, ProtocolRange,
+};
+pub use outputs::{ResultOutput, ResultReader, ResultWriter, RowFailure};
+pub use read::Violation;
+pub use state::{StatePartEntry, StatePartReader, StatePartWriter};

@@ -1,0 +1,243 @@
+use super::*;
+use crate::json_format::JsonFormat;
+use crate::protocol::{ResultWriter, RowBatchWriter, RowRecord};
+use ardea_core::Timestamp;
+
+type Format = JsonFormat<u32, u32, fn(&u32, &mut Vec<u8>) -> Option<ardea_core::PartitionId>>;
+
+fn format() -> Format {
+    JsonFormat::plain()
+}
+
+fn batch(values: &[u32]) -> EncodedBatch {
+    let mut writer = RowBatchWriter::default();
+    for value in values {
+        writer.push_record(RowRecord {
+            time: Timestamp::MIN,
+            partition: None,
+            key: &[],
+            value: value.to_string().as_bytes(),
+        });
+    }
+    EncodedBatch {
+        records: values.len() as u32,
+        position: 0,
+        payload: writer.finish(),
+    }
+}
+
+fn session(window_batches: usize, suspects: &Arc<Suspects>) -> InstanceSession {
+    let settings = SessionSettings {
+        window_batches,
+        deaths_per_record: 3,
+        suspects: Arc::clone(suspects),
+    };
+    let configuration = InstanceConfiguration {
+        protocol: 0,
+        job: "j".into(),
+        step: "s".into(),
+        instance: 0,
+        instances: 1,
+        format: "json".into(),
+        schema: None,
+        keyed: false,
+        guarantee: "none".into(),
+        restore: false,
+        rings: false,
+        parameters: serde_json::Value::Null,
+    };
+    InstanceSession::new(settings, configuration)
+}
+
+fn hello(state: bool) -> InstanceFrame {
+    let hello = GuestHello {
+        protocol: ProtocolRange::OWN,
+        language: "test".into(),
+        formats: vec!["json".into()],
+        state,
+        watermarks: true,
+        rings: false,
+    };
+    InstanceFrame::json(FrameType::Hello, 0, &hello)
+}
+
+/// Starts the session, and returns the types and sequences of the frames sent afterwards.
+fn run(session: &mut InstanceSession) -> Vec<(FrameType, u64)> {
+    session.start();
+    session.on_frame(hello(true)).unwrap();
+    let ready = InstanceFrame::empty(FrameType::Ready, 0);
+    session.on_frame(ready).unwrap();
+    sent(session).split_off(2)
+}
+
+fn sent(session: &mut InstanceSession) -> Vec<(FrameType, u64)> {
+    let frames = session.take_frames();
+    frames.map(|it| (it.head.kind, it.head.sequence)).collect()
+}
+
+fn result(sequence: u64) -> InstanceFrame {
+    let head = FrameHead::new(FrameType::Result, sequence);
+    InstanceFrame::new(head, ResultWriter::default().finish())
+}
+
+#[test]
+fn batches_wait_for_the_window_and_results_keep_the_order() {
+    let mut session = session(2, &Arc::default());
+    assert_eq!(run(&mut session), []);
+    for value in 0..2 {
+        assert!(session.has_room());
+        session.push_batch(batch(&[value]), &format());
+    }
+    assert!(!session.has_room());
+    session.push_batch(batch(&[2]), &format());
+    assert_eq!(
+        sent(&mut session),
+        [(FrameType::Batch, 1), (FrameType::Batch, 2)]
+    );
+    session.on_frame(result(2)).unwrap();
+    assert_eq!(session.take_ready(), None);
+    session.on_frame(result(1)).unwrap();
+    assert_eq!(sent(&mut session), [(FrameType::Batch, 3)]);
+    let ready = [session.take_ready(), session.take_ready()];
+    for (item, value) in ready.into_iter().zip(0..) {
+        assert!(
+            matches!(item, Some(ReadyItem::Results { batch: it, .. }) if it == batch(&[value]))
+        );
+    }
+}
+
+#[test]
+fn a_watermark_follows_the_results_before_it() {
+    let mut session = session(4, &Arc::default());
+    run(&mut session);
+    let watermark = Watermark(Timestamp::from_micros(-7));
+    session.push_batch(batch(&[1]), &format());
+    session.push_watermark(watermark);
+    sent(&mut session);
+    let returned = InstanceFrame::empty(FrameType::Watermark, -7i64 as u64);
+    session.on_frame(returned).unwrap();
+    assert!(!session.has_ready());
+    session.on_frame(result(1)).unwrap();
+    assert!(matches!(
+        session.take_ready(),
+        Some(ReadyItem::Results { .. })
+    ));
+    assert_eq!(
+        session.take_ready(),
+        Some(ReadyItem::Watermark(watermark, vec![]))
+    );
+    assert!(session.is_empty());
+}
+
+#[test]
+fn an_answer_to_nothing_and_a_message_out_of_turn_are_violations() {
+    let mut session = session(4, &Arc::default());
+    session.start();
+    assert!(session.on_frame(result(1)).is_err());
+    run(&mut session);
+    assert!(session.on_frame(result(1)).is_err());
+    session.push_batch(batch(&[1]), &format());
+    sent(&mut session);
+    session.on_frame(result(1)).unwrap();
+    assert!(session.on_frame(result(1)).is_err(), "answered twice");
+    assert!(session.on_frame(hello(false)).is_err());
+}
+
+#[test]
+fn versions_formats_and_state_that_do_not_fit_are_refused() {
+    let mut session = session(4, &Arc::default());
+    session.start();
+    let other = br#"{"protocol":{"min":7,"max":9},"formats":["json"]}"#.to_vec();
+    let other = InstanceFrame::new(FrameHead::new(FrameType::Hello, 0), other);
+    assert!(matches!(
+        session.on_frame(other),
+        Err(SessionError::Version(ProtocolRange { min: 7, max: 9 }))
+    ));
+    let other = br#"{"protocol":{"min":1,"max":1},"formats":["xml"]}"#.to_vec();
+    let other = InstanceFrame::new(FrameHead::new(FrameType::Hello, 0), other);
+    assert!(matches!(
+        session.on_frame(other),
+        Err(SessionError::Format(_))
+    ));
+    session.push_restore(vec![1, 0, 0, 0, 9], true);
+    assert_eq!(session.on_frame(hello(false)), Err(SessionError::Stateless));
+}
+
+#[test]
+fn records_in_flight_at_a_death_are_sent_alone() {
+    let suspects = Arc::default();
+    let mut session = session(4, &suspects);
+    run(&mut session);
+    session.push_batch(batch(&[1, 2]), &format());
+    session.push_batch(batch(&[3]), &format());
+    session.push_watermark(Watermark::END);
+    assert_eq!(sent(&mut session).len(), 3);
+    let in_flight = session.on_death(&format());
+    assert_eq!(in_flight.records, 3);
+    assert_eq!(in_flight.first, Some(batch(&[1])));
+    for sequence in 3..6 {
+        let frames = match sequence {
+            3 => run(&mut session),
+            _ => sent(&mut session),
+        };
+        assert_eq!(frames, [(FrameType::Batch, sequence)]);
+        assert_eq!(sent(&mut session), []);
+        session.on_frame(result(sequence)).unwrap();
+    }
+    assert!(suspects.is_empty(), "answers acquit them");
+    assert_eq!(
+        sent(&mut session),
+        [(FrameType::Watermark, i64::MAX as u64)]
+    );
+}
+
+#[test]
+fn a_record_in_flight_at_three_deaths_is_poisoned() {
+    let suspects = Arc::default();
+    let mut first = session(4, &suspects);
+    run(&mut first);
+    first.push_batch(batch(&[1, 2, 3]), &format());
+    sent(&mut first);
+    first.on_death(&format());
+    // The record 2 kills the process whenever it is processed.
+    assert_eq!(run(&mut first), [(FrameType::Batch, 2)]);
+    first.on_frame(result(2)).unwrap();
+    assert_eq!(sent(&mut first), [(FrameType::Batch, 3)]);
+    first.on_death(&format());
+    // Another attempt of the job replays the records.
+    let mut second = session(4, &suspects);
+    run(&mut second);
+    second.push_batch(batch(&[1, 2, 3]), &format());
+    assert_eq!(sent(&mut second), [(FrameType::Batch, 1)]);
+    second.on_frame(result(1)).unwrap();
+    assert_eq!(sent(&mut second), [(FrameType::Batch, 2)]);
+    second.on_death(&format());
+    assert_eq!(second.deaths_in_a_row(), 1);
+    run(&mut second);
+    assert!(matches!(
+        second.take_ready(),
+        Some(ReadyItem::Results { .. })
+    ));
+    assert_eq!(second.take_ready(), Some(ReadyItem::Poisoned(batch(&[2]))));
+    assert!(!second.is_empty());
+}
+
+#[test]
+fn a_barrier_of_an_instance_without_state_needs_no_answer() {
+    let mut session = session(4, &Arc::default());
+    session.start();
+    session.on_frame(hello(false)).unwrap();
+    session
+        .on_frame(InstanceFrame::empty(FrameType::Ready, 0))
+        .unwrap();
+    session.push_barrier(Epoch(3));
+    assert!(
+        !sent(&mut session)
+            .iter()
+            .any(|(kind, _)| *kind == FrameType::Barrier)
+    );
+    assert_eq!(
+        session.take_ready(),
+        Some(ReadyItem::State(Epoch(3), vec![]))
+    );
+}

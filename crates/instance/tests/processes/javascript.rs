@@ -1,0 +1,108 @@
+//! The example in JavaScript, against the conformance kit and in a job.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ardea_checkpoint::local::{FaultTolerance, JobEnd, RunFaultTolerant};
+use ardea_connectors::collections::items;
+use ardea_core::{Guarantee, OnError};
+use ardea_instance::InstanceCommand;
+use ardea_instance::check::{CheckSettings, CheckVerdict, run};
+use ardea_pipeline::Pipeline;
+use ardea_testkit::TestSink;
+use serde::{Deserialize, Serialize};
+
+const FOLDER: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/instances/javascript"
+);
+
+/// Returns true if Node.js is installed.
+fn has_node() -> bool {
+    let node = Command::new("node")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
+    let is_there = node.is_ok_and(|status| status.success());
+    if !is_there {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED instances in JavaScript: there is no node"
+        );
+    }
+    is_there
+}
+
+#[derive(Serialize, Deserialize)]
+struct Purchase {
+    customer: String,
+    amount: u64,
+}
+
+#[derive(Deserialize, PartialEq, Eq, Clone, Debug, Serialize)]
+struct Total {
+    customer: String,
+    total: u64,
+    over: bool,
+}
+
+#[test]
+fn the_example_passes_all_checks() {
+    if !has_node() {
+        return;
+    }
+    let settings = CheckSettings {
+        command: InstanceCommand::new("node").arg(format!("{FOLDER}/spending.js")),
+        records: vec![r#"{"customer":"ann","amount":5}"#.into()],
+        key: Some("ann".into()),
+        timeout: Duration::from_secs(30),
+    };
+    let outcomes = run(&settings, &mut |outcome| println!("{outcome}"));
+    assert!(outcomes.iter().all(|it| !it.is_failed()), "{outcomes:?}");
+    let restore = outcomes.iter().find(|it| it.name == "restore").unwrap();
+    assert!(matches!(restore.verdict, CheckVerdict::Passed(_)));
+}
+
+#[test]
+fn the_example_keeps_totals_in_a_job_with_a_guarantee() {
+    if !has_node() {
+        return;
+    }
+    let file = |name: &str| std::fs::read(Path::new(FOLDER).join(name)).unwrap();
+    let command = InstanceCommand::new("node")
+        .file("instance.js", file("instance.js"))
+        .file("spending.js", file("spending.js"))
+        .arg("spending.js")
+        .parameter("limit", 100)
+        .on_error(OnError::Fail);
+    let purchases: Vec<(String, u64)> = (0..2_000)
+        .map(|number| (format!("customer {}", number % 7), number % 10))
+        .collect();
+    let mut expected = BTreeMap::<String, u64>::new();
+    for (customer, amount) in &purchases {
+        *expected.entry(customer.clone()).or_default() += amount;
+    }
+    let p = Pipeline::new("spending");
+    let totals = TestSink::<Total>::new();
+    p.read_from(items(purchases))
+        .map(|(customer, amount)| Purchase { customer, amount })
+        .key_by(|purchase: &Purchase| purchase.customer.clone())
+        .in_process::<Total>("spending", command)
+        .parallelism(2)
+        .write_to(totals.sink());
+    let tolerance = FaultTolerance::in_memory()
+        .guarantee(Guarantee::ExactlyOnce)
+        .every(Duration::from_millis(20));
+    let outcome = p.run_fault_tolerant(&tolerance).unwrap();
+    assert_eq!(outcome.end, JobEnd::Completed);
+    let mut last = BTreeMap::<String, u64>::new();
+    for total in totals.values() {
+        assert_eq!(total.over, total.total > 100);
+        let known = last.entry(total.customer).or_default();
+        *known = total.total.max(*known);
+    }
+    assert_eq!(last, expected);
+}

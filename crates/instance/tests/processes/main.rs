@@ -1,0 +1,11 @@
+//! Steps whose function runs in processes: results, failures of the processes, guarantees.
+//!
+//! The test program is also the process: see `guest`.
+#![forbid(unsafe_code)]
+
+mod conformance;
+mod failures;
+mod guarantees;
+mod guest;
+mod javascript;
+mod results;
