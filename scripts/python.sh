@@ -4,7 +4,8 @@
 #
 #   make python [ARGS="-k windows"]     ARGS go to pytest
 #
-# Skips visibly without python3 or its venv module. The wheel stays in target/wheels.
+# Skips visibly without python3 or its venv module. The wheel stays in target/wheels. It is built
+# with Kafka if there are make and the headers of OpenSSL.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,13 @@ command -v python3 >/dev/null || skip "there is no python3"
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "python3 is older than 3.9"
 python3 -c 'import ensurepip, venv' 2>/dev/null || skip "python3 has no venv module"
 
+features=()
+if { command -v make || command -v gmake; } >/dev/null && pkg-config --exists openssl 2>/dev/null; then
+    features=(--features kafka)
+else
+    echo "python: SKIPPED Kafka: there is no make or no OpenSSL (Debian: apt-get install make libssl-dev pkg-config)" >&2
+fi
+
 target=${CARGO_TARGET_DIR:-target}
 # The tools stay between runs; the environment of the tests is new for each.
 tools=$target/python/tools
@@ -27,7 +35,7 @@ if [ ! -x "$tools/bin/maturin" ]; then
         skip "the package index cannot be reached for maturin"
 fi
 "$tools/bin/maturin" build --quiet --manifest-path sdk/python/Cargo.toml \
-    --out "$target/wheels" --profile "${PYTHON_PROFILE:-dev}" >&2
+    --out "$target/wheels" --profile "${PYTHON_PROFILE:-dev}" "${features[@]}" >&2
 
 python3 -m venv --clear "$tests"
 "$tests/bin/pip" install --quiet pytest mypy pyarrow pandas polars

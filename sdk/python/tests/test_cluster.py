@@ -162,9 +162,9 @@ def test_a_missing_package_fails_the_submission(site: Site, wheel: Path) -> None
 
 
 def test_the_program_ardea_submits_a_script(site: Site) -> None:
-    ardea = os.environ.get("ARDEA_PROGRAM") or shutil.which("ardea")
+    ardea = os.environ.get("TEST_ARDEA_PROGRAM") or shutil.which("ardea")
     if not ardea:
-        pytest.skip("there is no program ardea (ARDEA_PROGRAM)")
+        pytest.skip("there is no program ardea (TEST_ARDEA_PROGRAM)")
     program = (ardea, "submit", "--python", sys.executable)
     done = site.run(*site.cluster(), "job.py", "--", *site.arguments(), program=program)
     site.wait_for_totals(done)

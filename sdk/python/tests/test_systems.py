@@ -283,8 +283,8 @@ def test_commands_count_once_with_a_guarantee(redis: int, tmp_path: Path) -> Non
 def test_objects_in_a_bucket_are_written_and_read(
     minio: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "minioadmin")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ardea")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "ardea-secret")
     query = f"?endpoint=http://127.0.0.1:{minio.ports[0]}&region=us-east-1"
     path = f"s3://states/flights.jsonl{query}"
     p = a.Pipeline("write")

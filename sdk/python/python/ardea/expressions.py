@@ -137,6 +137,15 @@ class Expr:
         """Returns the condition that the value is not null."""
         return self._unary("is_not_null", f"{self._operand()} is not null")
 
+    def if_null(self, other: Any) -> Expr:
+        """Returns the value, or another one where it is null."""
+        return self._binary("if_null", "if null", other)
+
+    def required(self) -> Expr:
+        """Returns the value, and makes a dead letter of a record in which it is null."""
+        tree = self._unary("required", f"{self._operand()} required")._tree
+        return Expr(tree, f"{self._operand()} required", self._name)
+
     def cast(self, to: ColumnType) -> Expr:
         """Converts the value to another type, such as ``int`` or ``"timestamp[ms]"``."""
         text = f"cast({self._text} as {to})"
