@@ -9,9 +9,10 @@ use pyo3::types::PyDict;
 
 /// Returns the exception of an error, with the exception of a function that caused it.
 pub(crate) fn raise(py: Python<'_>, error: &Error, cause: Option<PyErr>) -> PyErr {
-    let class = match cause {
-        Some(_) => "FunctionError",
-        None => "Error",
+    // The exception of a function in a process of its own is a text.
+    let class = match cause.is_some() || error.code() == ErrorCode::UserError {
+        true => "FunctionError",
+        false => "Error",
     };
     let create = || -> PyResult<Bound<'_, PyAny>> {
         let options = PyDict::new(py);

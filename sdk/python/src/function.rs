@@ -6,8 +6,7 @@ use crate::failure::Traceback;
 
 /// A function on batches of records.
 ///
-/// The functions of this crate are called in the interpreter of this process. One in a process of
-/// its own has the same interface.
+/// A function is called in the interpreter of this process: that of the job, or one of its own.
 pub(crate) trait BatchFunction: Send {
     /// Calls the function with a batch.
     ///

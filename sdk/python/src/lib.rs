@@ -8,7 +8,7 @@
 //! * `plan`: the form of plans;
 //! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
-//!   the interpreter of this process; `function_step`, `keyed_step`: their processors;
+//!   the interpreter of this process; `process_function`: in processes of their own; `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
 //!   a cluster; `failure`: errors as exceptions.
@@ -28,6 +28,7 @@ mod function_step;
 mod keyed_step;
 mod lowering;
 mod plan;
+mod process_function;
 mod python_function;
 mod row_reader;
 mod row_writer;
@@ -61,6 +62,9 @@ mod _ardea {
 
     #[pymodule_export]
     use super::connectors::built_with;
+
+    #[pymodule_export]
+    use super::process_function::serve_function;
 
     #[pymodule_export]
     use super::rows_of;

@@ -67,6 +67,8 @@ struct Lowering<'a> {
     py: Python<'a>,
     objects: Vec<Arc<Py<PyAny>>>,
     compiled: CompiledPlan,
+    /// The command line of the process of a function.
+    words: Vec<String>,
     /// The number of steps that read each output.
     readers: HashMap<Output, usize>,
     /// A stream for each reader of an output.
@@ -95,6 +97,7 @@ pub(crate) fn compile(
             collected: Vec::new(),
             raised,
         },
+        words: plan.words,
         readers,
         branches: HashMap::new(),
     };

@@ -21,6 +21,10 @@ pub(crate) struct Plan {
     version: u32,
     /// The name of the job.
     pub name: String,
+    /// The command line that describes the same job in the process of a function; empty if no
+    /// function has one.
+    #[serde(default)]
+    pub words: Vec<String>,
     /// The steps; each reads outputs of earlier ones.
     pub steps: Vec<PlanStep>,
 }
@@ -175,6 +179,20 @@ pub(crate) struct FunctionPlan {
     pub on_error: ErrorPolicy,
     /// True if calls may wait, so that the step needs a thread of its own.
     pub blocks: bool,
+    /// The options of processes of the step; `None` if it runs in the process of the job.
+    #[serde(default)]
+    pub process: Option<ProcessOptions>,
+}
+
+/// The options of the processes of a step.
+#[derive(Deserialize, Clone, Copy, Debug)]
+pub(crate) struct ProcessOptions {
+    /// The time after which a process without an answer is killed.
+    pub answer_timeout: Option<Micros>,
+    /// The most resident memory.
+    pub memory_bytes: Option<u64>,
+    /// The number of deaths after which a record becomes a dead letter.
+    pub deaths_per_record: Option<u32>,
 }
 
 /// A step that calls a function with state for each key.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, List, NoReturn
 from . import _ardea
 from .errors import Error, invalid
 from .packages import RequirementsFolder, files_of, take_options
+from .processes import is_process_of_function
 from .programs import write_program
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def arguments() -> List[str]:
     ``in.txt``. A job has the same arguments on a cluster.
     """
     words = sys.argv[1:]
-    if not words or words[0] not in COMMANDS or _ardea.is_process_of_cluster():
+    is_process = is_process_of_function() or _ardea.is_process_of_cluster()
+    if not words or words[0] not in COMMANDS or is_process:
         return words
     try:
         return _ardea.job_arguments(take_options(words)[1])

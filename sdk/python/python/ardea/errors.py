@@ -40,7 +40,8 @@ class Error(Exception):
 class FunctionError(Error):
     """An exception of a function of the job.
 
-    The exception itself, with its traceback, is the ``__cause__``.
+    The exception itself, with its traceback, is the ``__cause__``, unless the function has a process
+    of its own: then the message has its text.
     """
 
 

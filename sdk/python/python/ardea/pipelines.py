@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Protocol, Union
 
-from . import _ardea, commands
+from . import _ardea, commands, processes
 from .collected import Collected
+from .durations import Duration
 from .errors import invalid
 from .messages import policy
 from .notebook import LiveTable
@@ -55,6 +56,34 @@ class Pipeline:
         self._collected: List[Collected] = []
         self._tables: List[LiveTable] = []
         self._names: Dict[str, int] = {}
+        self._processes: Optional[Dict[str, Any]] = None
+        self._process_options = processes.options(None, None, None)
+
+    def functions(
+        self,
+        *,
+        in_processes: bool,
+        answer_timeout: Optional[Duration] = None,
+        memory_bytes: Optional[int] = None,
+        deaths_per_record: Optional[int] = None,
+    ) -> None:
+        """Sets where the functions of the following steps run: in the process of the job, which is the
+        default, or with ``in_processes`` in a process of their own for each instance of a step.
+
+        This concerns ``filter``, ``map``, ``flat_map`` and ``map_batches``, whose ``process=`` decides
+        for a step. Such a process may crash or hang without harm to the job: it is killed if it does
+        not answer for ``answer_timeout`` (60 s) or has more resident memory than ``memory_bytes``, and
+        is started again. A record that was in flight at ``deaths_per_record`` (3) deaths becomes a dead
+        letter. The process runs the script of the job up to ``p.run()``.
+        """
+        self._process_options = processes.options(answer_timeout, memory_bytes, deaths_per_record)
+        self._processes = self._process_options if in_processes else None
+
+    def _process(self, wanted: Optional[bool]) -> Optional[Dict[str, Any]]:
+        """Returns the options of the process of a step; ``None`` for the process of the job."""
+        if wanted is None:
+            return self._processes
+        return self._process_options if wanted else None
 
     def read(self, source: Union[SourceLike, Items]) -> Stream:
         """Reads from a source."""
@@ -99,8 +128,13 @@ class Pipeline:
             "dead_letters": dead_letters,
             **(settings or {}),
         }
+        module = sys._getframe(1).f_globals.get("__name__", "")
+        if processes.is_process_of_function() and module == "__main__":
+            processes.serve(self._plan)
+        if self._plan.has_processes():
+            self._plan.words = processes.words(module, commands.arguments())
         flags = [f"{key}={_setting(value)}" for key, value in given.items() if value is not None]
-        if commands.has_command(sys._getframe(1).f_globals.get("__name__", "")):
+        if commands.has_command(module):
             commands.main(self._plan, flags)
         if quiet is None:
             quiet = not sys.stderr.isatty()

@@ -24,6 +24,8 @@ class Plan:
         self.name = name
         self.steps: List[Dict[str, Any]] = []
         self.objects: List[Any] = []
+        #: The command line that describes the same job in the process of a function.
+        self.words: List[str] = []
 
     def add(self, kind: str, inputs: List[Output], **options: Any) -> int:
         """Adds a step and returns its index."""
@@ -37,9 +39,14 @@ class Plan:
         self.objects.append(value)
         return len(self.objects) - 1
 
+    def has_processes(self) -> bool:
+        """Returns true if a function runs in a process of its own."""
+        return any(step.get("process") is not None for step in self.steps)
+
     def to_json(self) -> str:
         """Returns the steps as JSON."""
-        return json.dumps({"version": VERSION, "name": self.name, "steps": self.steps})
+        plan = {"version": VERSION, "name": self.name, "steps": self.steps, "words": self.words}
+        return json.dumps(plan)
 
 
 def place_of_caller() -> str:

@@ -59,6 +59,7 @@ class Stream:
         self._base_objects = has_objects
         self._operations: Tuple[RowOperation, ...] = ()
         self._on_error = "fail"
+        self._process: Optional[Dict[str, Any]] = None
         self._fields: Optional[List[Field]] = None
         self._name = ""
         self._output: Optional[Output] = None
@@ -66,18 +67,22 @@ class Stream:
     # Functions and expressions
 
     def filter(
-        self, condition: Union[Expr, RowCallable], *, on_error: Optional[str] = None
+        self,
+        condition: Union[Expr, RowCallable],
+        *,
+        on_error: Optional[str] = None,
+        process: Optional[bool] = None,
     ) -> Stream:
         """Keeps the records for which a condition is true: an expression, or a function.
 
         ``on_error`` is the treatment of a record for which the condition fails: ``"fail"``,
         ``"dead_letter"`` or ``"drop"``. By default a function fails the job, and for an expression
-        the record becomes a dead letter.
+        the record becomes a dead letter. ``process`` is explained in ``Pipeline.functions``.
         """
         if isinstance(condition, Expr):
             tree, on_failure = condition.tree(), policy(on_error or "dead_letter")
             return self._column_step("filter", "filter", condition=tree, on_error=on_failure)
-        return self._then("filter", condition, on_error, self._fields)
+        return self._then("filter", condition, on_error, self._fields, process)
 
     def map(
         self,
@@ -85,15 +90,17 @@ class Stream:
         *,
         schema: Optional[SchemaLike] = None,
         on_error: Optional[str] = None,
+        process: Optional[bool] = None,
     ) -> Stream:
         """Applies a function to each record.
 
         With a ``schema`` the results are rows of columns. So are those of a function whose return
         annotation is a ``TypedDict``, a ``NamedTuple`` or a data class. Other results are objects.
+        ``process`` is explained in ``Pipeline.functions``.
         """
         if isinstance(function, BatchFunction):
-            return self.map_batches(function)
-        return self._then("map", function, on_error, _result_fields(function, schema))
+            return self.map_batches(function, process=process)
+        return self._then("map", function, on_error, _result_fields(function, schema), process)
 
     def flat_map(
         self,
@@ -101,10 +108,11 @@ class Stream:
         *,
         schema: Optional[SchemaLike] = None,
         on_error: Optional[str] = None,
+        process: Optional[bool] = None,
     ) -> Stream:
         """Applies a function to each record, and emits all items of the result. See ``map``."""
         fields = None if schema is None else fields_of(schema)
-        return self._then("flat_map", function, on_error, fields)
+        return self._then("flat_map", function, on_error, fields, process)
 
     def map_batches(
         self,
@@ -112,6 +120,7 @@ class Stream:
         *,
         schema: Optional[SchemaLike] = None,
         adds: Optional[Dict[str, ColumnType]] = None,
+        process: Optional[bool] = None,
     ) -> Stream:
         """Applies a function to whole batches of records. See ``ardea.batch``."""
         self._require_columns("map_batches")
@@ -132,6 +141,7 @@ class Stream:
             output=output,
             on_error="fail",
             blocks=False,
+            process=self._pipeline._process(process),
         )
 
     def map_async(
@@ -164,7 +174,7 @@ class Stream:
         )
         name = getattr(function, "__name__", "map-async")
         output = {"columns": OBJECT_FIELDS if fields is None else fields}
-        made = base._add_function(calls, name, output, on_failure, True)
+        made = base._add_function(calls, name, output, on_failure, True, None)
         return Stream(self._pipeline, made, fields is None)
 
     def select(self, *columns: Union[str, Expr], **named: Expr) -> Stream:
@@ -192,7 +202,7 @@ class Stream:
 
     def columns(self, schema: SchemaLike) -> Stream:
         """Converts objects to rows of columns: dictionaries, or objects with these attributes."""
-        return self._then("map", _identity, None, fields_of(schema))
+        return self._then("map", _identity, None, fields_of(schema), None)
 
     def drop(self, *columns: str) -> Stream:
         """Removes columns."""
@@ -344,7 +354,7 @@ class Stream:
     def write(self, sink: SinkLike) -> None:
         """Writes the records to a sink, such as ``ardea.files.json("out.jsonl")``."""
         has_lines = self._has_objects()
-        stream = self._then("map", _json_line, None, _LINE_FIELDS) if has_lines else self
+        stream = self._then("map", _json_line, None, _LINE_FIELDS, None) if has_lines else self
         self._pipeline._plan.add(
             "write", [stream._read()], sink=sink.sink(), has_lines=has_lines
         )
@@ -357,7 +367,7 @@ class Stream:
 
     def for_each(self, function: Callable[[Any], Any], *, on_error: Optional[str] = None) -> None:
         """Calls a function with each record, for its effect."""
-        stream = self._then("each", function, on_error, None)
+        stream = self._then("each", function, on_error, None, False)
         self._pipeline._plan.add("discard", [stream._read()])
 
     def live_table(self, *key: str, every: Duration = "200ms", rows: int = 20) -> None:
@@ -396,17 +406,23 @@ class Stream:
         function: RowCallable,
         on_error: Optional[str],
         fields: Optional[List[Field]],
+        process: Optional[bool],
     ) -> Stream:
         """Appends an operation to the chain of functions."""
         if not callable(function):
             raise invalid(f"{kind} takes an expression or a function, and not {function!r}")
         on_failure = policy(on_error or self._pipeline.on_error)
+        wanted = self._pipeline._process(process)
+        if process is None and self._operations and function in (_identity, _json_line):
+            # Conversions follow their function.
+            wanted = self._process
         base, before = self, self._operations
-        if before and self._on_error != on_failure:
+        if before and (self._on_error, self._process) != (on_failure, wanted):
             base, before = Stream(self._pipeline, self._read(), self._has_objects()), ()
         stream = Stream(self._pipeline, base._base, base._base_objects)
         stream._operations = (*before, RowOperation(kind, function))
         stream._on_error = on_failure
+        stream._process = wanted
         stream._fields = fields
         name = getattr(function, "__name__", "<lambda>")
         is_named = name.isidentifier() and not name.startswith("_")
@@ -420,7 +436,7 @@ class Stream:
         stream: Stream = self
         if any(operation.kind != "filter" for operation in self._operations):
             stream = Stream(self._pipeline, self._read(), self._has_objects())
-        stream = stream._then("append", function, on_error, None)
+        stream = stream._then("append", function, on_error, None, False)
         has_objects = stream._base_objects
         output = stream._function_step({"append": [(name, of, True)]})
         return Stream(self._pipeline, output, has_objects)
@@ -447,7 +463,9 @@ class Stream:
         )
         # The effect of a function may be output, which blocks.
         blocks = any(operation.kind == "each" for operation in self._operations)
-        return self._add_function(function, self._name, output, self._on_error, blocks)
+        return self._add_function(
+            function, self._name, output, self._on_error, blocks, self._process
+        )
 
     def _add_function(
         self,
@@ -456,6 +474,7 @@ class Stream:
         output: Dict[str, Any],
         on_error: str,
         blocks: bool,
+        process: Optional[Dict[str, Any]],
     ) -> Output:
         plan = self._pipeline._plan
         step = plan.add(
@@ -467,6 +486,7 @@ class Stream:
             output=output,
             on_error=on_error,
             blocks=blocks,
+            process=process,
         )
         return (step, 0)
 

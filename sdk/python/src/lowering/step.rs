@@ -22,6 +22,7 @@ use crate::keyed_step::KeyedStep;
 use crate::plan::{
     FunctionForm, FunctionPlan, ProcessPlan, SinkPlan, StepKind, WindowPlan, WindowShape,
 };
+use crate::process_function::command_of;
 use crate::python_function::{ArrowFunction, RowsFunction, result_schema};
 
 impl Lowering<'_> {
@@ -174,6 +175,11 @@ impl Lowering<'_> {
 
     /// Calls a function with each batch.
     fn call(&self, input: Branch, plan: FunctionPlan) -> Result<Table> {
+        if let Some(options) = &plan.process {
+            let schema = result_schema(&input.schema, &plan.output);
+            let command = command_of(&plan, options, &self.words)?;
+            return Ok(input.table.in_process(command, schema));
+        }
         let FunctionPlan { name, output, .. } = plan;
         let policy: OnError = plan.on_error.into();
         let function = self.function(plan.function)?;

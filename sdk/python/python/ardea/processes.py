@@ -1,0 +1,56 @@
+"""Functions in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional
+
+from . import _ardea
+from .durations import Duration, microseconds
+from .errors import invalid
+
+if TYPE_CHECKING:
+    from .plans import Plan
+
+#: The environment variable with the index of the function that this process serves.
+_VARIABLE = "ARDEA_PYTHON_FUNCTION"
+
+#: The index of the function that this process serves. Processes of user code do not inherit it.
+_SERVED = os.environ.pop(_VARIABLE, None)
+
+
+def is_process_of_function() -> bool:
+    """Returns true if this process serves a function of a step."""
+    return _SERVED is not None
+
+
+def serve(plan: Plan) -> NoReturn:
+    """Serves a function of the plan to the job, and ends the process."""
+    _ardea.serve_function(plan.to_json(), plan.objects, int(_SERVED or 0))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def options(
+    answer_timeout: Optional[Duration], memory_bytes: Optional[int], deaths_per_record: Optional[int]
+) -> Dict[str, Any]:
+    """Returns the options of processes as plain data."""
+    return {
+        "answer_timeout": None if answer_timeout is None else microseconds(answer_timeout),
+        "memory_bytes": memory_bytes,
+        "deaths_per_record": deaths_per_record,
+    }
+
+
+def words(module: str, arguments: List[str]) -> List[str]:
+    """Returns the command line that describes the same job in another process: the interpreter, the
+    script that runs as ``module``, and the job's own arguments."""
+    script = os.path.abspath(sys.argv[0])
+    if module != "__main__" or not os.path.isfile(script):
+        raise invalid(
+            "functions in processes need the script of the job",
+            "write the job to a file, and call p.run() in it",
+        )
+    return [sys.executable, script, *arguments]

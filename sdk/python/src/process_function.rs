@@ -1,0 +1,188 @@
+//! Functions in processes of their own.
+//!
+//! The process of an instance runs the job's script up to `p.run()`, and then serves the function of
+//! its step by the instance protocol. The calls are those of functions in the job's process.
+
+use ardea_columns::{ArrowFormat, write_stream};
+use ardea_core::{Error, ErrorCode, Result, Timestamp};
+use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange};
+use ardea_instance::{GuestError, GuestInstance, GuestResults, InstanceCommand, serve};
+use arrow_schema::SchemaRef;
+use pyo3::prelude::*;
+
+use crate::failure::{RaisedException, raise};
+use crate::function::{BatchFunction, FunctionResult};
+use crate::plan::{FunctionForm, FunctionPlan, Plan, ProcessOptions, StepKind};
+use crate::python_function::{ArrowFunction, PythonFunction, RowsFunction};
+
+/// The environment variable with the index of the function that a process serves.
+const FUNCTION_VARIABLE: &str = "ARDEA_PYTHON_FUNCTION";
+
+/// Returns the command of the processes of a step.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] if the plan does not name its script.
+pub(crate) fn command_of(
+    plan: &FunctionPlan,
+    options: &ProcessOptions,
+    words: &[String],
+) -> Result<InstanceCommand> {
+    let Some((interpreter, script)) = words.split_first() else {
+        let what = "functions in processes need the script of the job";
+        return Err(Error::new(ErrorCode::InvalidJob, what)
+            .hint("write the job to a file, and call p.run() in it"));
+    };
+    let mut command = InstanceCommand::new(interpreter)
+        .args(script)
+        .env(FUNCTION_VARIABLE, plan.function.to_string())
+        .on_error(plan.on_error.into());
+    if let Some(timeout) = options.answer_timeout {
+        command = command.answer_timeout(timeout.into());
+    }
+    if let Some(bytes) = options.memory_bytes {
+        command = command.memory_bytes(bytes);
+    }
+    if let Some(deaths) = options.deaths_per_record {
+        command = command.deaths_per_record(deaths);
+    }
+    Ok(command)
+}
+
+/// Serves the function `index` of a plan to the host that started this process. Returns when the
+/// host stops it.
+#[pyfunction]
+pub(crate) fn serve_function(
+    py: Python<'_>,
+    plan: &str,
+    objects: Vec<Py<PyAny>>,
+    index: usize,
+) -> PyResult<()> {
+    let step = Plan::parse(plan).and_then(|plan| {
+        let steps = plan.steps.into_iter().map(|step| step.kind);
+        let found = steps.filter_map(|kind| match kind {
+            StepKind::Function(plan) if plan.function == index => Some(plan),
+            _ => None,
+        });
+        let mut found = found;
+        found.next().ok_or_else(|| {
+            let what = format!("the job has no function {index} in this process");
+            Error::new(ErrorCode::InvalidJob, what)
+                .hint("the script must describe the same job in each process")
+        })
+    });
+    let plan = step.map_err(|error| raise(py, &error, None))?;
+    let Some(callable) = objects.into_iter().nth(index) else {
+        return Ok(());
+    };
+    let mut guest = FunctionGuest {
+        plan,
+        function: PythonFunction {
+            callable: callable.into(),
+            raised: RaisedException::new(true),
+        },
+        made: None,
+    };
+    // The failure is with the host.
+    py.detach(|| serve(&mut guest)).ok();
+    Ok(())
+}
+
+/// The function of a step, and its form for the columns of the input.
+struct FunctionGuest {
+    plan: FunctionPlan,
+    function: PythonFunction,
+    made: Option<(SchemaRef, Box<dyn BatchFunction>)>,
+}
+
+impl FunctionGuest {
+    /// Returns the function for batches with these columns.
+    fn function_for(&mut self, schema: &SchemaRef) -> Result<&mut dyn BatchFunction> {
+        let is_made = self.made.as_ref().is_some_and(|(known, _)| known == schema);
+        if !is_made {
+            let (function, output) = (self.function.clone(), self.plan.output.clone());
+            let made: Box<dyn BatchFunction> = match self.plan.form {
+                FunctionForm::Rows => Box::new(RowsFunction::new(function, schema, output)?),
+                FunctionForm::Batch => {
+                    let name = self.plan.name.clone();
+                    Box::new(ArrowFunction::new(function, name, schema, &output))
+                }
+            };
+            self.made = Some((schema.clone(), made));
+        }
+        match &mut self.made {
+            Some((_, function)) => Ok(&mut **function),
+            None => Err(Error::new(ErrorCode::Internal, "the function is not made")),
+        }
+    }
+}
+
+impl GuestInstance for FunctionGuest {
+    fn hello(&self) -> GuestHello {
+        GuestHello {
+            protocol: ProtocolRange::OWN,
+            language: "python".to_string(),
+            formats: vec!["arrow".to_string()],
+            state: false,
+            watermarks: false,
+        }
+    }
+
+    fn process(
+        &mut self,
+        batch: &[u8],
+        results: &mut GuestResults<'_>,
+    ) -> std::result::Result<(), GuestError> {
+        let (records, times) = ArrowFormat::batch_of(batch)?.into_parts();
+        let name = self.plan.name.clone();
+        let function = self.function_for(records.schema_ref());
+        let called = function.map_err(|error| GuestError::failed(error.to_string()))?;
+        let result = called.call(&records).map_err(|failure| {
+            let row = failure.row.and_then(|row| u32::try_from(row).ok());
+            let mut message = format!("the function {name:?} raised {}", failure.text);
+            if row.is_some() {
+                message.push_str(&format!("; the record is {}", failure.record));
+            }
+            GuestError::Failed(GuestFailure {
+                message,
+                row,
+                ..GuestFailure::default()
+            })
+        })?;
+        emit(&name, &times, result, results)
+    }
+}
+
+/// Emits the results of a batch whose records have these times.
+fn emit(
+    name: &str,
+    times: &[Timestamp],
+    result: FunctionResult,
+    results: &mut GuestResults<'_>,
+) -> std::result::Result<(), GuestError> {
+    for (row, reason) in &result.failures {
+        results.fail(*row, reason);
+    }
+    let count = result.records.num_rows();
+    if count == 0 {
+        return Ok(());
+    }
+    let rows = match result.rows {
+        Some(rows) => rows,
+        None if count == times.len() => (0..count as u32).collect(),
+        None if times.iter().all(|time| *time == Timestamp::MIN) => vec![0; count],
+        None => {
+            return Err(GuestError::failed(format!(
+                "the function {name:?} returned {count} records for {}, whose event times are then unknown; assign timestamps after this step, or return as many records",
+                times.len()
+            )));
+        }
+    };
+    for row in rows {
+        let time = times.get(row as usize).copied().unwrap_or(Timestamp::MIN);
+        results.writer().emit_row(row, time);
+    }
+    let columns = write_stream(&result.records);
+    let columns = columns.map_err(|error| GuestError::failed(error.to_string()))?;
+    results.writer().columns(columns);
+    Ok(())
+}
