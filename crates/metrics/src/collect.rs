@@ -296,6 +296,7 @@ mod tests {
             watermark: Timestamp::from_secs(70),
             snapshots_taken: 1,
             state_keys: 1,
+            child: Some(ardea_core::ChildProcessSnapshot::default()),
             ..MetricsSnapshot::default()
         };
         let latencies = LatencyHistogram::default();

@@ -175,7 +175,10 @@ mod tests {
         vec![writer.finish()]
     }
 
-    fn written(state: &mut ProcessState, request: SnapshotRequest) -> Vec<(String, Option<String>)> {
+    fn written(
+        state: &mut ProcessState,
+        request: SnapshotRequest,
+    ) -> Vec<(String, Option<String>)> {
         state.take_snapshot(request).unwrap();
         let mut chunk = StateChunk::default();
         let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
