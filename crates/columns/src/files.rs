@@ -1,7 +1,7 @@
 //! Files of JSON lines, CSV, text and Parquet as sources and sinks of columns.
 //!
-//! Reading: [`json_lines`], [`csv()`], [`lines`], and with the feature `parquet` `parquet`. Writing:
-//! [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options of a
+//! Reading: [`json_lines`], [`csv()`], [`lines`], and with the feature `parquet` `parquet`.
+//! Writing: [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options of a
 //! format. The sinks are [`FileSink`]s: they rotate, compress, and write each
 //! record exactly once in a job with state.
 

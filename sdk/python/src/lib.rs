@@ -8,7 +8,8 @@
 //! * `plan`: the form of plans;
 //! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
-//!   the interpreter of this process; `process_function`: in processes of their own; `function_step`, `keyed_step`: their processors;
+//!   the interpreter of this process; `process_function`: in processes of their own;
+//!   `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
 //!   a cluster; `failure`: errors as exceptions.

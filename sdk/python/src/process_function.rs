@@ -1,6 +1,6 @@
 //! Functions in processes of their own.
 //!
-//! The process of an instance runs the job's script up to `p.run()`, and then serves the function of
+//! The process of an instance runs the job's script up to `p.run()`. Then it serves the function of
 //! its step by the instance protocol. The calls are those of functions in the job's process.
 
 use ardea_columns::{ArrowFormat, write_stream};

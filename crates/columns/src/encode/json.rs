@@ -14,8 +14,8 @@ use crate::error::arrow_error;
 /// The format of JSON lines: a JSON object per record, with a field for each column.
 ///
 /// Null is `null`, and a list is an array. Timestamps and dates are texts of RFC 3339, and other
-/// types than booleans, numbers and texts are texts too. A record with a float that is NaN or infinite, which JSON does
-/// not have, is refused.
+/// types than booleans, numbers and texts are texts too. A record with a float that is NaN or
+/// infinite, which JSON does not have, is refused.
 #[derive(Clone, Debug, Default)]
 pub struct JsonEncoder;
 

@@ -26,8 +26,8 @@ use crate::stream::{ColumnRecord, ColumnSource, SourceFilters};
 ///   its path, `bid.price`. Lists are passed on as they are, and maps are left out. Timestamps are
 ///   read as UTC, without a time zone.
 /// * Row groups without a record that a [`filter`](crate::Columns::filter) directly after the
-///   source accepts are not read. Their statistics show it for comparisons of integers, texts, dates
-///   and timestamps with constants.
+///   source accepts are not read. Their statistics show it for comparisons of integers, texts,
+///   dates and timestamps with constants.
 /// * The instances share the row groups: each reads every n-th one, in the order of the files. By
 ///   default there is one instance per core.
 /// * All footers are read at the start of the job. A file is refused if it lacks a column, or has a
