@@ -220,7 +220,11 @@ fn a_record_in_flight_at_three_deaths_is_poisoned() {
         second.take_ready(),
         Some(ReadyItem::Results { .. })
     ));
-    assert_eq!(second.take_ready(), Some(ReadyItem::Poisoned(batch(&[2]))));
+    let poisoned = EncodedBatch {
+        position: 1,
+        ..batch(&[2])
+    };
+    assert_eq!(second.take_ready(), Some(ReadyItem::Poisoned(poisoned)));
     assert!(!second.is_empty());
 }
 
