@@ -193,7 +193,7 @@ mod tests {
         state: &mut InstanceValue<u64>,
         chunk: &StateChunk,
         instance: Instance,
-    ) -> Result<Progress> {
+    ) -> Result<()> {
         state.open(&context(instance.index, instance.parallelism));
         let mut position = 0;
         state.restore(&mut RestoredState::new(
@@ -202,7 +202,8 @@ mod tests {
             instance,
             usize::MAX,
         ))?;
-        state.on_restored(Epoch(1))
+        assert!(state.on_restored(Epoch(1))?.done);
+        Ok(())
     }
 
     fn instance(index: u32, parallelism: u32) -> Instance {

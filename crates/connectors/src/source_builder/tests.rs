@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Chunk, Epoch, Error, ErrorCode, InstanceContext, ManualClock, Marker, Outbox, OutboxRuntime,
-    Timestamp, Watermark, WatermarkPolicy,
+    Result, Timestamp, Watermark, WatermarkPolicy,
 };
 use ardea_testkit::{CapturedEpoch, Expected, ExternalHarness, SourceTest};
 
