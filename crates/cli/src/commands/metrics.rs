@@ -226,6 +226,7 @@ fn unit(name: &str) -> &'static str {
         "threads" => "threads",
         "connected" => "connections",
         "slots" => "slots",
+        "lines" => "lines",
         "sleeps" | "full" => "times",
         "fds" => "files",
         "id" => "process",
