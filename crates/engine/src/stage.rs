@@ -176,10 +176,8 @@ impl ProcessorStage {
         // Clocks of hosts differ: a marker from the future counts as zero.
         let (now, took) = (clock.now(), clock.wall().since(born));
         self.context.metrics.count_latency(took);
-        if self.marks.passes(now) {
-            if !self.code.on_latency(born)? {
-                self.outbox.marker(Marker::Latency(born));
-            }
+        if self.marks.passes(now) && !self.code.on_latency(born)? {
+            self.outbox.marker(Marker::Latency(born));
         }
         Ok(())
     }

@@ -137,9 +137,10 @@ impl InstanceCommand {
     }
 
     /// Sets the number of deaths of the process after which a record that was in flight at each of
-    /// them becomes a dead letter. Default: 3.
+    /// them becomes a dead letter. Default: 3. At least 2: many records are in flight at the first
+    /// death, which does not identify one.
     pub fn deaths_per_record(mut self, deaths: u32) -> Self {
-        self.deaths_per_record = deaths.max(1);
+        self.deaths_per_record = deaths.max(2);
         self
     }
 

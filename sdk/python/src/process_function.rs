@@ -124,6 +124,7 @@ impl GuestInstance for FunctionGuest {
             formats: vec!["arrow".to_string()],
             state: false,
             watermarks: false,
+            rings: true,
         }
     }
 

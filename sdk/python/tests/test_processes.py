@@ -119,7 +119,9 @@ def test_a_record_that_ends_its_process_becomes_a_dead_letter(job: Job) -> None:
                 os._exit(3)
             return {"n": row["number"]}
 
-        mapped = p.read(a.generate.sequence(200)).map(checked, schema={"n": int}, process=True)
+        mapped = p.read(a.generate.sequence(200)).map(
+            checked, schema={"n": int}, on_error="dead_letter", process=True
+        )
         mapped.write(a.files.json("out.jsonl"))
         p.run(dead_letters="bad.jsonl", guarantee="exactly-once", checkpoints="checkpoints")
     """)
@@ -153,8 +155,8 @@ def test_an_endless_call_is_killed_after_its_time(job: Job) -> None:
                 pass
             return {"n": row["number"]}
 
-        p.functions(in_processes=True, answer_timeout="1s", deaths_per_record=1)
-        mapped = p.read(a.generate.sequence(6)).map(endless, schema={"n": int})
+        p.functions(in_processes=True, answer_timeout="1s", deaths_per_record=2)
+        mapped = p.read(a.generate.sequence(6)).map(endless, schema={"n": int}, on_error="dead_letter")
         mapped.write(a.files.json("out.jsonl"))
         p.run(dead_letters="bad.jsonl")
     """)
@@ -172,8 +174,10 @@ def test_a_function_that_eats_memory_is_killed(job: Job) -> None:
                 time.sleep(0.001)
             return {"n": row["number"]}
 
-        p.functions(in_processes=True, memory_bytes=600 << 20, deaths_per_record=1)
-        p.read(a.generate.sequence(3)).map(hungry, schema={"n": int}).write(a.files.json("out.jsonl"))
+        p.functions(in_processes=True, memory_bytes=600 << 20, deaths_per_record=2)
+        p.read(a.generate.sequence(3)).map(hungry, schema={"n": int}, on_error="dead_letter").write(
+            a.files.json("out.jsonl")
+        )
         p.run(dead_letters="bad.jsonl")
     """)
     assert done.returncode == 0, done.stderr

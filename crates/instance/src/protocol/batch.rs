@@ -184,6 +184,9 @@ pub fn slice_rows(payload: &[u8], range: Range<u32>) -> Result<Vec<u8>, Violatio
     Ok(sliced.finish())
 }
 
+/// The event time and the partition of a record in a batch of columns.
+pub type TimeAndPartition = (Timestamp, Option<PartitionId>);
+
 /// A writer of the payload of a batch of columns.
 #[derive(Debug, Default)]
 pub struct ColumnBatchWriter {
@@ -213,9 +216,7 @@ impl ColumnBatchWriter {
     ///
     /// # Errors
     /// A payload that ends too early.
-    pub fn read(
-        payload: &[u8],
-    ) -> Result<(Vec<(Timestamp, Option<PartitionId>)>, &[u8]), Violation> {
+    pub fn read(payload: &[u8]) -> Result<(Vec<TimeAndPartition>, &[u8]), Violation> {
         let mut reader = PayloadReader::new(payload, "BATCH");
         let count = reader.u32()?;
         let mut rows = Vec::with_capacity(payload.len().min(count as usize * 10) / 10);

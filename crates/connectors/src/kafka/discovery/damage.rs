@@ -38,7 +38,7 @@ impl Search {
             // The batch is readable now.
             return Ok(());
         }
-        self.teller().outage.log_line(&format!(
+        self.teller().outage.log_line(format_args!(
             "a batch of {id} cannot be read ({reason}); the offsets {next} to {} are skipped",
             behind - 1
         ));

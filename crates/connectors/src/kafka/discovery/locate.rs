@@ -178,7 +178,7 @@ impl Search {
             return Err(DiscoveryError::Failed(lost.into_error()));
         }
         let (oldest, newest) = log;
-        self.teller().outage.log_line(&format!(
+        self.teller().outage.log_line(format_args!(
             "the position {next} in {id} was lost: {lost}; reading continues at offset {oldest}"
         ));
         let end = end.map_or(newest, |end| end.min(newest));
@@ -218,7 +218,7 @@ impl Search {
         }
         self.teller()
             .outage
-            .log_line(&format!("{id} was not read to its end: {lost}"));
+            .log_line(format_args!("{id} was not read to its end: {lost}"));
         news.ended.push(id.clone());
         Ok(())
     }

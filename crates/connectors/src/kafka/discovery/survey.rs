@@ -136,7 +136,7 @@ impl Search {
     fn drop_partition(&mut self, lost: LostPosition, news: &mut DiscoveryResult) {
         self.teller()
             .outage
-            .log_line(&format!("{} is no longer read: {lost}", lost.partition));
+            .log_line(format_args!("{} is no longer read: {lost}", lost.partition));
         let id = lost.partition;
         self.mission.resumed.reached.remove(&id);
         self.known.remove(&id);

@@ -360,7 +360,7 @@ impl Transactions {
         let too_slow = self.too_slow(error);
         teller
             .outage
-            .log_line(&format!("{too_slow}; the transaction is retried"));
+            .log_line(format_args!("{too_slow}; the transaction is retried"));
         match self.aborts.note(Instant::now()) {
             true => Ok(()),
             false => Err(TransactionError::Other(too_slow.permanent())),

@@ -271,7 +271,7 @@ impl Task {
             if let Some(first) = ahead.await? {
                 let (stream, name) = (&stream, &*self.consumer);
                 rewind::delete(stream, name, first).await?;
-                self.status.outage.log_line(&format!(
+                self.status.outage.log_line(format_args!(
                     "its consumer {name} is ahead of the job, and is created again at message {first}"
                 ));
                 config.deliver_policy = DeliverPolicy::ByStartSequence {
@@ -325,7 +325,7 @@ impl Task {
             let first = stream.state.first_sequence;
             self.status
                 .outage
-                .log_line(&format!("{loss}; reading continues at message {first}"));
+                .log_line(format_args!("{loss}; reading continues at message {first}"));
         }
         let created = position::created(stream);
         self.known.created = Some(created);
@@ -346,7 +346,7 @@ impl Task {
                     let consumer = &self.consumer;
                     self.status
                         .outage
-                        .log_line(&format!("its consumer {consumer} is created again"));
+                        .log_line(format_args!("its consumer {consumer} is created again"));
                 }
                 // With checkpoints, messages read before are deduplicated.
                 Ok(match self.highest {
