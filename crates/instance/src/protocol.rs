@@ -10,7 +10,9 @@ mod outputs;
 mod read;
 mod state;
 
-pub use batch::{ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, slice_rows};
+pub use batch::{
+    ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, TimeAndPartition, slice_rows,
+};
 pub use frame::{
     FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
     HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES,

@@ -189,7 +189,7 @@ impl Search {
                         return Some(refused(&self.mission.settings.brokers, refusal));
                     }
                 }
-                self.teller().outage.away(&error.to_string());
+                self.teller().outage.away(error);
                 None
             }
         }

@@ -200,7 +200,7 @@ impl RequirementsCheck {
                     Some(_) => {}
                     None => self.refused_since = None,
                 }
-                self.teller().outage.away(&error.to_string());
+                self.teller().outage.away(error);
                 None
             }
         }

@@ -390,7 +390,7 @@ impl Task {
             let mut batch = match request.messages().await {
                 Ok(batch) => batch,
                 Err(error) => {
-                    self.status.outage.away(&error.to_string());
+                    self.status.outage.away(error);
                     self.rest(client).await?;
                     return Err(Stop::Lost);
                 }

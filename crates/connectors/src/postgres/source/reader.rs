@@ -136,7 +136,7 @@ impl Task {
         if let Some(why) = notice {
             let what = format!("{} is not what was read before: {why}", self.plan.name);
             self.connection
-                .log_line(format_args!("{what}; reading continues after the last key"));
+                .log_line(&format!("{what}; reading continues after the last key"));
         }
         self.is_checked[at] = true;
         self.table = page.identity.or(now);

@@ -63,7 +63,7 @@ fn records_come_back_in_batches_and_bad_ones_are_dead_letters() {
         let Some(topic) = Topic::new(2) else { return };
         let registry = Registry::start();
         fill(&topic, &registry, is_avro, flights());
-        topic.fill([(0, 1, "no flight".to_string())].into_iter());
+        topic.fill([(0, 1, "no flight".to_string())]);
         let p = Pipeline::new("drain");
         let source = read(&topic.brokers, &topic.name).until_present();
         let source = match is_avro {
