@@ -1,9 +1,9 @@
 //! Files of JSON lines, CSV, text and Parquet as sources and sinks of columns.
 //!
 //! Reading: [`json_lines`], [`csv()`], [`lines`], and with the feature `parquet` `parquet`.
-//! Writing: [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options of
-//! a format. The sinks are [`FileSink`]s: they rotate, compress, and write each record exactly once
-//! in a job with state.
+//! Writing: [`write_json_lines`], [`write_csv`], `write_parquet`, or [`write()`] with the options
+//! of a format. The sinks are [`FileSink`]s: they rotate, compress, and write each record exactly
+//! once in a job with state.
 
 mod inferred_columns;
 
