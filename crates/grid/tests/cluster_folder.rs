@@ -17,7 +17,7 @@ mod cluster;
 
 use cluster::{Cluster, soon, until_settled};
 
-const SOON: Duration = Duration::from_secs(180);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Name of a job.
 const JOB: &str = "words#2a";
