@@ -91,8 +91,7 @@ pub use planning::colocation::{colocation_groups, equal_parallelism_groups};
 pub use planning::execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 pub use program::{Job, Parallelisms, Program};
 pub use remote::{
-    InstanceAt, InstanceProxy, Layout, Placement, ReceiveEnd, RemoteEdges, RemoteItem, SendEnd,
-    Site, StreamState,
+    InstanceAt, Layout, Placement, ReceiveEnd, RemoteEdges, RemoteItem, SendEnd, Site, StreamState,
 };
 pub use snapshotting::{
     InstanceName, RecordCounts, RestoreReader, RestoreSource, SnapshotAbort, SnapshotIo,

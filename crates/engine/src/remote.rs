@@ -8,7 +8,7 @@ mod remote_edges;
 mod sending;
 mod signals;
 
-pub use ends::{InstanceProxy, ReceiveEnd, RemoteItem, SendEnd, StreamState};
+pub use ends::{ReceiveEnd, RemoteItem, SendEnd, StreamState};
 pub use layout::{InstanceAt, Layout};
 pub use placement::{Placement, Site};
 pub(crate) use receiving::Receiving;

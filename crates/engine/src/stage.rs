@@ -417,7 +417,7 @@ impl ProcessorStage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
-                if !self.code.on_idle() {
+                if !self.code.on_idle()? {
                     self.outbox.marker(Marker::Idle);
                 }
                 return Ok(true);

@@ -480,13 +480,13 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
 
 impl<F: BatchFormat> MarkerDeferral for InstanceP<F> {
     /// Queues a marker behind the records in the process, if there are any.
-    fn defer(&mut self, marker: Marker) -> bool {
-        match &mut self.session {
+    fn defer(&mut self, marker: Marker) -> Result<bool> {
+        Ok(match &mut self.session {
             Some(session) if !session.is_empty() => {
                 session.push_marker(marker);
                 true
             }
             _ => false,
-        }
+        })
     }
 }

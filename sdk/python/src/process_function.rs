@@ -58,22 +58,19 @@ pub(crate) fn serve_function(
     index: usize,
 ) -> PyResult<()> {
     let step = Plan::parse(plan).and_then(|plan| {
-        let steps = plan.steps.into_iter().map(|step| step.kind);
-        let found = steps.filter_map(|kind| match kind {
+        let mut steps = plan.steps.into_iter();
+        let found = steps.find_map(|step| match step.kind {
             StepKind::Function(plan) if plan.function == index => Some(plan),
             _ => None,
         });
-        let mut found = found;
-        found.next().ok_or_else(|| {
+        let found = found.zip(objects.into_iter().nth(index));
+        found.ok_or_else(|| {
             let what = format!("the job has no function {index} in this process");
             Error::new(ErrorCode::InvalidJob, what)
                 .hint("the script must describe the same job in each process")
         })
     });
-    let plan = step.map_err(|error| raise(py, &error, None))?;
-    let Some(callable) = objects.into_iter().nth(index) else {
-        return Ok(());
-    };
+    let (plan, callable) = step.map_err(|error| raise(py, &error, None))?;
     let mut guest = FunctionGuest {
         plan,
         function: PythonFunction {

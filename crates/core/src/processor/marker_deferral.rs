@@ -1,10 +1,14 @@
 //! Markers that wait for records in another process.
 
-use crate::Marker;
+use crate::{Marker, Result};
 
 /// The interface of a processor whose records may be in another process when a marker arrives.
 pub trait MarkerDeferral {
     /// Defers [`Marker::Idle`] or [`Marker::Latency`] until all records before it have returned.
     /// Returns true if the processor emits the marker later. Otherwise the runtime passes it on.
-    fn defer(&mut self, marker: Marker) -> bool;
+    /// A latency marker may be lost.
+    ///
+    /// # Errors
+    /// The marker cannot be passed to the other process; the job fails.
+    fn defer(&mut self, marker: Marker) -> Result<bool>;
 }

@@ -142,7 +142,7 @@ impl Launch {
         if let Some(remote) = &self.remote
             && let Some(proxy) = remote.proxy(vertex, instance)?
         {
-            return Ok(Code::Proxy(proxy));
+            return Ok(Code::Processor(proxy));
         }
         let supplier = self.wiring.dag.get(vertex).supplier();
         let supplied = catch_unwind(AssertUnwindSafe(|| supplier.supply(instance)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Chunk, Marker, Processor, Result, Timestamp, Waker};
+use ardea_core::{Chunk, Marker, Result, Waker};
 
 /// The sending end of an edge to another process. No call blocks; an error fails the job.
 pub trait SendEnd: Send {
@@ -94,15 +94,4 @@ pub struct StreamState {
     pub is_disconnected: bool,
     /// True if the other process is gone permanently.
     pub is_aborted: bool,
-}
-
-/// The processor of an instance that runs in another process, for which this one forwards its input
-/// and output.
-pub trait InstanceProxy: Processor {
-    /// Handles idleness of all inputs. The engine passes the marker on.
-    fn on_idle(&mut self);
-
-    /// Forwards a latency marker created at `born`, which then returns with the output. A marker
-    /// may be lost.
-    fn on_latency(&mut self, born: Timestamp) -> Result<()>;
 }

@@ -1,8 +1,8 @@
 //! The interface to the transport of edges between processes.
 
-use ardea_core::{EdgeId, Instance, Result, VertexId};
+use ardea_core::{EdgeId, Instance, Processor, Result, VertexId};
 
-use super::ends::{InstanceProxy, ReceiveEnd, SendEnd};
+use super::ends::{ReceiveEnd, SendEnd};
 use crate::Site;
 
 /// A factory for the ends of edges to and from other processes.
@@ -34,11 +34,7 @@ pub trait RemoteEdges: Send + Sync {
     ///
     /// # Errors
     /// If the process cannot be started.
-    fn proxy(
-        &self,
-        vertex: VertexId,
-        instance: Instance,
-    ) -> Result<Option<Box<dyn InstanceProxy>>> {
+    fn proxy(&self, vertex: VertexId, instance: Instance) -> Result<Option<Box<dyn Processor>>> {
         let _ = (vertex, instance);
         Ok(None)
     }

@@ -6,13 +6,11 @@ use ardea_core::{
     Progress, Result, Timestamp, Watermark,
 };
 
-use crate::remote::{InstanceProxy, Receiving, Sending};
+use crate::remote::{Receiving, Sending};
 
 /// The code that a stage calls. A call of an end costs no more than one of a processor.
 pub(crate) enum Code {
     Processor(Box<dyn Processor>),
-    /// The processor of an instance in another process.
-    Proxy(Box<dyn InstanceProxy>),
     Sending(Box<Sending>),
     Receiving(Box<Receiving>),
 }
@@ -31,7 +29,6 @@ impl Code {
     pub(crate) fn processor(&mut self) -> Option<&mut dyn Processor> {
         match self {
             Code::Processor(processor) => Some(&mut **processor),
-            Code::Proxy(proxy) => Some(&mut **proxy),
             Code::Sending(_) | Code::Receiving(_) => None,
         }
     }
@@ -58,7 +55,7 @@ impl Code {
         match self {
             Code::Sending(sending) => sending.end.open(context.waker.clone()),
             Code::Receiving(receiving) => receiving.end.open(context.waker.clone()),
-            Code::Processor(_) | Code::Proxy(_) => {}
+            Code::Processor(_) => {}
         }
         let Some(processor) = self.processor() else {
             return Ok(());
@@ -107,7 +104,7 @@ impl Code {
             Code::Receiving(receiving) => {
                 return receiving.complete(is_drained, context.clock.now(), outbox);
             }
-            Code::Processor(_) | Code::Proxy(_) => {}
+            Code::Processor(_) => {}
         }
         match self.processor() {
             Some(processor) if is_drained => processor.source().on_drain(outbox),
@@ -124,28 +121,27 @@ impl Code {
     }
 
     /// Handles idleness of all inputs. Returns true if the code passes the marker on itself, later.
-    pub(super) fn on_idle(&mut self) -> bool {
-        match self {
-            Code::Sending(sending) => sending.owes_idle = true,
-            Code::Proxy(proxy) => proxy.on_idle(),
-            Code::Processor(processor) => return defer(&mut **processor, Marker::Idle),
-            Code::Receiving(_) => {}
+    pub(super) fn on_idle(&mut self) -> Result<bool> {
+        if let Some(sending) = self.sending() {
+            sending.owes_idle = true;
         }
-        false
+        self.defer(Marker::Idle)
     }
 
     /// Handles a latency marker created at `born`. Returns true if the code forwards the marker
     /// itself, and not by the outbox.
     pub(super) fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
-        match self {
-            Code::Sending(sending) => sending.on_latency(born)?,
-            Code::Proxy(proxy) => proxy.on_latency(born)?,
-            Code::Processor(processor) => {
-                return Ok(defer(&mut **processor, Marker::Latency(born)));
-            }
-            Code::Receiving(_) => return Ok(false),
+        match self.sending() {
+            Some(sending) => sending.on_latency(born).map(|()| true),
+            None => self.defer(Marker::Latency(born)),
         }
-        Ok(true)
+    }
+
+    /// Lets the processor defer a marker behind records in another process. Returns true if it
+    /// does.
+    fn defer(&mut self, marker: Marker) -> Result<bool> {
+        let deferral = self.processor().and_then(|it| it.marker_deferral());
+        deferral.map_or(Ok(false), |deferral| deferral.defer(marker))
     }
 
     /// Sends what the sending end has batched, at the end of a slice.
@@ -166,15 +162,8 @@ impl Code {
     pub(super) fn close(&mut self) {
         match self {
             Code::Processor(processor) => processor.close(),
-            Code::Proxy(proxy) => proxy.close(),
             Code::Sending(sending) => sending.end.close(),
             Code::Receiving(receiving) => receiving.end.close(),
         }
     }
-}
-
-/// Lets a processor defer a marker behind records in another process. Returns true if it does.
-fn defer(processor: &mut dyn Processor, marker: Marker) -> bool {
-    let deferral = processor.marker_deferral();
-    deferral.is_some_and(|deferral| deferral.defer(marker))
 }

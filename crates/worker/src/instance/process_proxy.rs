@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, SourceControl, Timestamp, Waker, Watermark, WatermarkMerge,
+    Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, MarkerDeferral, Ordinal,
+    Outbox, Processor, Progress, Result, SourceControl, Waker, Watermark, WatermarkMerge,
 };
-use ardea_engine::InstanceProxy;
 use ardea_network::exchange::{InstanceNumber, Received, StreamItem, StreamReceiver, StreamSender};
 
 use super::ToInstance;
@@ -381,6 +380,10 @@ impl Processor for ProcessProxyP {
     fn source_control(&mut self) -> Option<&mut dyn SourceControl> {
         Some(self)
     }
+
+    fn marker_deferral(&mut self) -> Option<&mut dyn MarkerDeferral> {
+        Some(self)
+    }
 }
 
 impl SourceControl for ProcessProxyP {
@@ -410,18 +413,19 @@ impl SourceControl for ProcessProxyP {
     }
 }
 
-impl InstanceProxy for ProcessProxyP {
-    fn on_idle(&mut self) {
-        self.owes_idle = true;
-    }
-
-    fn on_latency(&mut self, born: Timestamp) -> Result<()> {
+impl MarkerDeferral for ProcessProxyP {
+    fn defer(&mut self, marker: Marker) -> Result<bool> {
+        if marker == Marker::Idle {
+            // The process gets it too, but returns none.
+            self.owes_idle = true;
+            return Ok(false);
+        }
         let first = self.inputs.first_mut();
         if let Some(end) = first.and_then(|way| way.endpoint.get()) {
             // A marker that cannot be sent now is dropped.
-            let _ = end.mark(Marker::Latency(born))?;
+            let _ = end.mark(marker)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
 

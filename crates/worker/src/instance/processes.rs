@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 
 use ardea_coordination::control::WorkerStart;
 use ardea_coordination::packing::InstanceId;
-use ardea_core::{ChunkCodec, Dag, EdgeId, Instance, MessageReport, Result, VertexId, Waker};
-use ardea_engine::{
-    InstanceAt, InstanceProxy, Parallelisms, Placement, ReceiveEnd, RemoteEdges, SendEnd, Site,
+use ardea_core::{
+    ChunkCodec, Dag, EdgeId, Instance, MessageReport, Processor, Result, VertexId, Waker,
 };
+use ardea_engine::{InstanceAt, Parallelisms, Placement, ReceiveEnd, RemoteEdges, SendEnd, Site};
 
 use super::process_proxy::{ProcessProxyP, StartProcess};
 use super::subgraph::{Subgraph, isolated};
@@ -234,11 +234,7 @@ impl RemoteEdges for ProxiedEdges {
         self.edges.receiver(edge, from)
     }
 
-    fn proxy(
-        &self,
-        vertex: VertexId,
-        instance: Instance,
-    ) -> Result<Option<Box<dyn InstanceProxy>>> {
+    fn proxy(&self, vertex: VertexId, instance: Instance) -> Result<Option<Box<dyn Processor>>> {
         let Some(proxied) = self.vertices.get(&vertex) else {
             return Ok(None);
         };
