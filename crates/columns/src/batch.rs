@@ -162,6 +162,18 @@ impl Records for ColumnBatch {
         "columns"
     }
 
+    fn move_front(&mut self, count: usize, into: &mut Chunk) -> Result<bool> {
+        let count = count.min(self.len());
+        let rest = self.len() - count;
+        let front = ColumnBatch {
+            records: self.records.slice(0, count),
+            times: self.times.drain(..count).collect(),
+        };
+        self.records = self.records.slice(count, rest);
+        append_to(into, front)?;
+        Ok(true)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -26,6 +26,17 @@ pub trait Records: Any + Send {
     /// Returns the name of the record type, for messages.
     fn type_name(&self) -> &'static str;
 
+    /// Moves up to `count` records from the front to the end of `into`, which is empty or holds
+    /// records of the same type. Returns false if this layout cannot be divided. Nothing is moved
+    /// then.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TypeMismatch`] if `into` holds records of another type.
+    fn move_front(&mut self, count: usize, into: &mut Chunk) -> Result<bool> {
+        let _ = (count, into);
+        Ok(false)
+    }
+
     /// Returns the batch for downcasting.
     fn as_any(&self) -> &dyn Any;
 
@@ -44,6 +55,11 @@ impl<T: Send + 'static> Records for Rows<T> {
 
     fn type_name(&self) -> &'static str {
         type_name::<T>()
+    }
+
+    fn move_front(&mut self, count: usize, into: &mut Chunk) -> Result<bool> {
+        into.rows_or_new::<T>(count)?.append_front(self, count);
+        Ok(true)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -87,6 +103,18 @@ impl Chunk {
     pub fn clear(&mut self) {
         if let Some(records) = &mut self.records {
             records.clear();
+        }
+    }
+
+    /// Moves up to `count` records from the front to the end of `into`; see
+    /// [`Records::move_front`].
+    ///
+    /// # Errors
+    /// [`ErrorCode::TypeMismatch`] if `into` holds records of another type.
+    pub fn move_front(&mut self, count: usize, into: &mut Chunk) -> Result<bool> {
+        match &mut self.records {
+            Some(records) => records.move_front(count, into),
+            None => Ok(false),
         }
     }
 
@@ -178,6 +206,16 @@ mod tests {
         assert_eq!(chunk.len(), 1);
         chunk.clear();
         assert!(chunk.rows_or_new::<String>(4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_front_of_a_chunk_moves_to_the_end_of_another() {
+        let rows = |values: &[u8]| Rows::from_iter(values.iter().map(|v| (*v, Timestamp::MIN)));
+        let (mut from, mut into) = (Chunk::new(rows(&[1, 2, 3])), Chunk::default());
+        assert!(from.move_front(2, &mut into).unwrap());
+        assert!(from.move_front(2, &mut into).unwrap());
+        assert_eq!(into.rows::<u8>().unwrap(), &rows(&[1, 2, 3]));
+        assert!(from.is_empty());
     }
 
     #[test]

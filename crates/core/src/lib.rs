@@ -140,7 +140,7 @@ pub use state::{
     StateEntry, StateForm, StateRegistry, StateShape, StoreSnapshot, StructSchema, VariantSchema,
     instance_state,
 };
-pub use time::{Epoch, Timestamp};
+pub use time::{Epoch, MicroBatch, Timestamp};
 pub use token::Token;
 pub use unicode_guard::{escape_invisible, is_invisible};
 pub use unique::unique_number;

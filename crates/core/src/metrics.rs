@@ -39,6 +39,10 @@ pub struct InstanceMetrics {
     watermark_micros: AtomicI64,
     /// Epochs ended.
     epochs: AtomicU64,
+    /// Micro-batches ended.
+    batches: AtomicU64,
+    /// Nanoseconds from the first input's end of a micro-batch until the last input's.
+    batch_wait_nanos: AtomicU64,
     /// Cost of snapshots.
     snapshots: SnapshotCounters,
     /// Size of the state.
@@ -133,6 +137,8 @@ impl Default for InstanceMetrics {
             blocked: AtomicU64::new(0),
             watermark_micros: AtomicI64::new(i64::MIN),
             epochs: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            batch_wait_nanos: AtomicU64::new(0),
             snapshots: SnapshotCounters::default(),
             state: StateGauges::default(),
             blocked_for: RestTime::default(),
@@ -174,6 +180,10 @@ pub struct MetricsSnapshot {
     pub watermark: Timestamp,
     /// Epochs ended.
     pub epochs: u64,
+    /// Micro-batches ended. The markers of several may arrive as one, which counts once.
+    pub batches: u64,
+    /// Time from the first input's end of a micro-batch until the last input's, summed over all.
+    pub batches_waited: Duration,
     /// Time from the first input's barrier until the last input's, summed over all epochs: the time
     /// in which inputs were held, if the job aligns barriers.
     pub aligned_for: Duration,
@@ -284,6 +294,13 @@ impl InstanceMetrics {
     /// Counts an ended epoch.
     pub fn count_epoch(&self) {
         add(&self.epochs, 1);
+    }
+
+    /// Counts an ended micro-batch, and the time from the first input's end until the last
+    /// input's.
+    pub fn count_batch(&self, waited: Duration) {
+        add(&self.batches, 1);
+        add(&self.batch_wait_nanos, waited.as_nanos() as u64);
     }
 
     /// Counts the time from the first input's barrier until the last input's.
@@ -406,6 +423,8 @@ impl InstanceMetrics {
             blocked: self.blocked.load(Relaxed),
             watermark: Timestamp::from_micros(self.watermark_micros.load(Relaxed)),
             epochs: self.epochs.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            batches_waited: Duration::from_nanos(self.batch_wait_nanos.load(Relaxed)),
             aligned_for: Duration::from_nanos(self.snapshots.aligned_nanos.load(Relaxed)),
             snapshots_taken: self.snapshots.taken.load(Relaxed),
             snapshots: self.snapshots.written.load(Relaxed),

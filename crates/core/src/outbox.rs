@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorCode};
-use crate::{Chunk, Epoch, Ordinal, Result, Rows, Timestamp, Watermark};
+use crate::{Chunk, Epoch, MicroBatch, Ordinal, Result, Rows, Timestamp, Watermark};
 
 pub use runtime::OutboxRuntime;
 
@@ -21,6 +21,9 @@ pub enum Marker {
     Idle,
     /// The end of the records of this epoch.
     Barrier(Epoch),
+    /// The end of this micro-batch and of all earlier ones. No snapshot is taken. Sent in
+    /// micro-batch mode only.
+    BatchEnd(MicroBatch),
     /// A latency marker with the wall-clock time at which a source emitted it. It is queued like a
     /// record.
     Latency(Timestamp),

@@ -171,6 +171,18 @@ impl Epoch {
     }
 }
 
+/// The number of a micro-batch: the records of a few milliseconds, ended by a marker on every edge.
+/// The numbers of an attempt start at zero, and may have gaps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct MicroBatch(pub u64);
+
+impl MicroBatch {
+    /// Returns the next micro-batch.
+    pub const fn next(self) -> MicroBatch {
+        MicroBatch(self.0 + 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -121,6 +121,7 @@ pub struct Vertex {
     max_instances: Option<NonZeroU32>,
     has_fixed_parallelism: bool,
     has_generated_name: bool,
+    nondeterminism: Option<Arc<str>>,
 }
 
 impl Vertex {
@@ -135,6 +136,7 @@ impl Vertex {
             max_instances: None,
             has_fixed_parallelism: false,
             has_generated_name: false,
+            nondeterminism: None,
         }
     }
 
@@ -161,6 +163,18 @@ impl Vertex {
     pub fn demand(mut self, demand: Demand) -> Self {
         self.demand = demand;
         self
+    }
+
+    /// Declares that the output does not follow from the inputs alone, with the reason: `it reads
+    /// the wall clock`. Sources need no declaration, since their output is the input of the job.
+    pub fn nondeterministic(mut self, reason: impl Into<Arc<str>>) -> Self {
+        self.nondeterminism = Some(reason.into());
+        self
+    }
+
+    /// Returns the reason why the output does not follow from the inputs alone, if declared.
+    pub fn nondeterminism(&self) -> Option<&Arc<str>> {
+        self.nondeterminism.as_ref()
     }
 
     /// Sets the maximum number of instances, so that a larger parallelism is refused before the

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters, Error, ErrorCode, Guarantee, Result};
 
-use crate::SnapshotIo;
 use crate::executor::cores::allowed_cores;
+use crate::{ModeChoice, SnapshotIo};
 
+mod execution_mode;
 mod settings;
 mod state_backend_config;
 
+pub use execution_mode::{ExecutionMode, MicroBatchConfig};
 pub use settings::NODE_SETTINGS;
 pub use state_backend_config::StateBackendConfig;
 
@@ -46,6 +48,10 @@ pub struct NodeConfig {
     pub fuse: bool,
     /// Location of keyed state: memory is fastest, disk may be larger than memory.
     pub state: StateBackendConfig,
+    /// Whether the records of jobs flow at once or in micro-batches.
+    pub mode: ExecutionMode,
+    /// The length of micro-batches.
+    pub micro_batch: MicroBatchConfig,
 }
 
 impl Default for NodeConfig {
@@ -61,6 +67,8 @@ impl Default for NodeConfig {
             latency: Duration::from_micros(500),
             fuse: true,
             state: StateBackendConfig::Memory,
+            mode: ExecutionMode::Continuous,
+            micro_batch: MicroBatchConfig::default(),
         }
     }
 }
@@ -122,6 +130,21 @@ impl JobConfig {
             );
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("leave restarts to the job's recovery settings"));
+        }
+        Ok(())
+    }
+
+    /// Refuses settings that do not go with the execution mode.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`].
+    pub(crate) fn check_mode(&self, mode: &ModeChoice) -> Result<()> {
+        if mode.batches.is_some() && self.on_failure != OnInstanceFailure::FailJob {
+            let what = format!(
+                "the job {:?} restarts single instances, which would lose parts of its micro-batches",
+                self.name
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint("set mode=continuous"));
         }
         Ok(())
     }

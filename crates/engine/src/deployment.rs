@@ -9,7 +9,7 @@ use crate::executor::threads::Threads;
 use crate::job::JobShared;
 use crate::planning::overwrite_check::refuse_overwriting;
 use crate::planning::wiring::Wiring;
-use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, RemoteEdges};
+use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, ModeChoice, RemoteEdges};
 
 pub(crate) mod launch;
 mod tasklet_registry;
@@ -49,7 +49,12 @@ impl Deployment {
         config.check()?;
         let (dag, plan) = (&wiring.dag, Arc::new(wiring.plan.clone()));
         refuse_overwriting(dag, |vertex| layout.routes.parallelism(vertex))?;
-        let job = JobShared::new(&config, threads.clock.clone());
+        let mode = match &crossings {
+            Some(_) => ModeChoice::of_part(&threads.config)?,
+            None => ModeChoice::of(dag, &threads.config)?,
+        };
+        config.check_mode(&mode)?;
+        let job = JobShared::new(&config, threads.clock.clone(), mode.batches);
         if begin == StartMode::Paused {
             job.signals.pause();
         }

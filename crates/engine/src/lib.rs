@@ -62,6 +62,7 @@ mod batch_delay;
 mod config;
 mod deployment;
 mod job;
+mod micro_batch;
 mod node;
 mod planning;
 mod program;
@@ -80,7 +81,10 @@ mod shim;
 mod model;
 
 pub use batch_delay::BatchDelay;
-pub use config::{JobConfig, NODE_SETTINGS, NodeConfig, OnInstanceFailure, StateBackendConfig};
+pub use config::{
+    ExecutionMode, JobConfig, MicroBatchConfig, NODE_SETTINGS, NodeConfig, OnInstanceFailure,
+    StateBackendConfig,
+};
 pub use deployment::{Deployment, StartMode};
 pub use executor::cores::{allowed_cores, lower_priority, pin_to, wake_on_time};
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
@@ -89,6 +93,7 @@ pub use job::{Interruptible, end_on_interrupt, on_interrupt};
 pub use node::Node;
 pub use planning::colocation::{colocation_groups, equal_parallelism_groups};
 pub use planning::execution_plan::{ExecutionPlan, PlannedTasklet, chains};
+pub use planning::mode_choice::ModeChoice;
 pub use program::{Job, Parallelisms, Program};
 pub use remote::{
     InstanceAt, Layout, Placement, ReceiveEnd, RemoteEdges, RemoteItem, SendEnd, Site, StreamState,

@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, OutboxRuntime, Progress, Result,
-    Timestamp, Watermark,
+    Epoch, Error, Inbox, InstanceContext, Marker, MicroBatch, Ordinal, Outbox, OutboxRuntime,
+    Progress, Result, Timestamp, Watermark,
 };
 
 use crate::channels::input::{Event, InputSet};
+use crate::micro_batch::SourceBatches;
 
 mod code;
 mod edge_end;
 mod latency_markers;
 mod lazy_restore;
+mod micro_batches;
 mod restored_watermarks;
 mod restoring;
 mod snapshotting;
@@ -63,6 +65,9 @@ enum Phase {
     Watermark(Watermark),
     /// Ending this epoch, until the processor is done with it.
     Epoch(Epoch),
+    /// Ending this micro-batch, until the processor has no output left; with the time since the
+    /// first input's end.
+    BatchEnd(MicroBatch, Duration),
     /// Ending this input, until the processor is done with it; after the last input `LastWatermark`
     /// follows.
     EdgeDone { input: Ordinal, last: bool },
@@ -112,6 +117,8 @@ pub(crate) struct ProcessorStage {
     owes_wake: bool,
     woken: Arc<AtomicBool>,
     marks: LatencyMarkerInterval,
+    /// Present at a source in micro-batch mode.
+    batches: Option<Box<SourceBatches>>,
     /// Present if snapshots are taken.
     snapshots: Option<Box<SnapshotState>>,
     /// True if the stage was not called since the latest snapshot, which thus equals its state.
@@ -155,6 +162,7 @@ impl ProcessorStage {
             context,
             woken,
             marks: LatencyMarkerInterval::default(),
+            batches: None,
             snapshots: None,
             is_at_snapshot: false,
             lazy_restore: None,
@@ -166,6 +174,9 @@ impl ProcessorStage {
     pub(crate) fn begin_slice(&mut self, now: Duration) {
         if self.is_source() {
             self.marks.check_due(now);
+            if let Some(batches) = &mut self.batches {
+                batches.begin_slice(now);
+            }
         }
     }
 
@@ -226,10 +237,14 @@ impl ProcessorStage {
     /// Returns the deadline of the next call without other events, `poll` by default. A stage whose
     /// output is not taken yet has no deadline: it is called when the output is taken.
     pub(crate) fn next_call(&self, poll: Duration) -> Option<Duration> {
-        if self.has_output() || self.rests() {
+        if self.has_output() {
             return None;
         }
-        self.wake_at.or_else(|| self.holds_back().then_some(poll))
+        let own = self
+            .wake_at
+            .or_else(|| self.holds_back().then_some(poll))
+            .filter(|_| !self.rests());
+        own.into_iter().chain(self.batch_deadline()).min()
     }
 
     /// Returns true if the stage has something to do and room for it, but made no progress: an idle
@@ -328,7 +343,7 @@ impl ProcessorStage {
             self.wake_at = None;
             self.owes_wake = true;
         }
-        if self.phase != Phase::Reading {
+        if !matches!(self.phase, Phase::Reading | Phase::BatchEnd(..)) {
             return Ok(false);
         }
         let woken = self.woken.load(Ordering::Acquire) && self.woken.swap(false, Ordering::AcqRel);
@@ -385,6 +400,7 @@ impl ProcessorStage {
             }
             Marker::Idle => Event::Idle,
             Marker::Barrier(epoch) => Event::Barrier(epoch, Duration::ZERO),
+            Marker::BatchEnd(batch) => Event::BatchEnd(batch, Duration::ZERO),
             Marker::Latency(born) => Event::Latency(born),
             Marker::Done => Event::EdgeDone {
                 input: Ordinal::FIRST,
@@ -431,6 +447,7 @@ impl ProcessorStage {
                 self.phase = Phase::Epoch(epoch);
                 return Ok(true);
             }
+            Event::BatchEnd(batch, waited) => self.phase = Phase::BatchEnd(batch, waited),
             Event::EdgeDone { input, last } => self.phase = Phase::EdgeDone { input, last },
         }
         self.call()?;
@@ -483,6 +500,7 @@ impl ProcessorStage {
                 (self.code.handle(Callback::EdgeDone(input), outbox)?, next)
             }
             Phase::Epoch(epoch) => return self.end_epoch(epoch),
+            Phase::BatchEnd(batch, waited) => return Ok(self.end_batch_of_step(batch, waited)),
             Phase::Completing => return self.complete(),
             Phase::Reading | Phase::Done => (Progress::NONE, self.phase),
         };
@@ -511,8 +529,14 @@ impl ProcessorStage {
     fn complete(&mut self) -> Result<bool> {
         let is_source = self.is_source();
         if is_source && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended) {
+            if self.end_batch_of_source(true) {
+                return Ok(true);
+            }
             self.epochs_ended = epoch.0;
             self.phase = Phase::Epoch(epoch);
+            return Ok(true);
+        }
+        if self.end_batch_of_source(false) {
             return Ok(true);
         }
         if self.rests() {
@@ -523,6 +547,7 @@ impl ProcessorStage {
             self.outbox.marker(Marker::Latency(born));
             return Ok(true);
         }
+        self.limit_batch();
         let drained = self.is_drained();
         let progress = self
             .code

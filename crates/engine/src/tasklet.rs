@@ -274,6 +274,9 @@ impl Tasklet {
         if !self.is_restored || self.stages.iter().any(waits) {
             return None;
         }
+        until = self.stages[0]
+            .batch_deadline()
+            .map_or(until, |end| until.min(end));
         if !self.stages[0].reads_from_outside() {
             if self.inputs.as_ref().is_some_and(InputSet::blocks_producer) {
                 return None;

@@ -126,6 +126,8 @@ metrics! {
     LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of latency markers that each source sends ten times a second through the same queues as records; for a sink, end-to-end latency";
     LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "quantile of the time from a source to the instance, of the latency markers since the last batch";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
+    MICRO_BATCHES = "ardea_micro_batches_total", Counter, INSTANCE, Sum, "micro-batches ended; this and the one below exist only in micro-batch mode, and the records read divided by it are those of a micro-batch";
+    MICRO_BATCH_WAIT = "ardea_micro_batch_wait_seconds_total", Counter, INSTANCE, Sum, "time between the end of a micro-batch on the first input and on the last";
     CUTS = "ardea_snapshots_total", Counter, INSTANCE, Sum, "snapshots completed; this and the five below exist only for jobs with a guarantee";
     SNAPSHOT_ENTRIES = "ardea_snapshot_entries_total", Counter, INSTANCE, Sum, "entries of these snapshots";
     SNAPSHOT_BYTES = "ardea_snapshot_bytes_total", Counter, INSTANCE, Sum, "bytes of these entries, before compression";

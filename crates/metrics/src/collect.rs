@@ -164,6 +164,10 @@ impl InstanceCounters {
         tell(&m::LONGEST_SLICE, counters.longest_slice.as_secs_f64());
         tell(&m::QUEUE_FILL, f64::from(counters.queue_permille) / 1_000.0);
         tell(&m::EPOCHS, counters.epochs as f64);
+        if counters.batches > 0 {
+            tell(&m::MICRO_BATCHES, counters.batches as f64);
+            tell(&m::MICRO_BATCH_WAIT, counters.batches_waited.as_secs_f64());
+        }
         if counters.snapshots_taken > 0 {
             tell(&m::CUTS, counters.snapshots as f64);
             tell(&m::SNAPSHOT_ENTRIES, counters.snapshot_entries as f64);

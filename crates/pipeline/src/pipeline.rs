@@ -137,6 +137,7 @@ impl Pipeline {
             demand: Demand::default(),
             latency: BTreeMap::new(),
             is_local_result: false,
+            nondeterminism: None,
             lower,
         });
         drop(steps);

@@ -138,6 +138,8 @@ pub(crate) struct Step {
     pub(crate) latency: BTreeMap<usize, Duration>,
     /// True if the step delivers results to the process that describes the job.
     pub(crate) is_local_result: bool,
+    /// The reason why the output does not follow from the inputs alone, if declared.
+    pub(crate) nondeterminism: Option<Arc<str>>,
     pub(crate) lower: Lower,
 }
 
@@ -159,6 +161,8 @@ pub(crate) struct Lowering<'a> {
     has_generated_name: bool,
     /// The parallelism set for the current step by `Stream::parallelism`.
     pub(crate) wanted: Option<Parallelism>,
+    /// The reason why the output of the current step does not follow from its inputs alone.
+    pub(crate) nondeterminism: Option<Arc<str>>,
 }
 
 /// A source or sink of a job.
@@ -207,9 +211,13 @@ impl Lowering<'_> {
     }
 
     fn named(&self, name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Vertex {
-        Vertex::new(name, supplier)
+        let vertex = Vertex::new(name, supplier)
             .generated_name(self.has_generated_name)
-            .demand(self.demand)
+            .demand(self.demand);
+        match &self.nondeterminism {
+            Some(reason) => vertex.nondeterministic(Arc::clone(reason)),
+            None => vertex,
+        }
     }
 
     /// Adds the vertex of a source or sink with this isolation.
@@ -329,6 +337,7 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
             demand: step.demand,
             has_generated_name: step.name.is_generated,
             wanted: step.parallelism,
+            nondeterminism: step.nondeterminism.clone(),
         };
         let mut outputs = (step.lower)(&mut lowering, &step.name.text, &inputs)?;
         for (index, port) in outputs.iter_mut().enumerate() {

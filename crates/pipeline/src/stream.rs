@@ -361,6 +361,32 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
+    /// Declares that the output of the previous step does not follow from its inputs alone, with
+    /// the reason: `it reads the wall clock`. `ardea plan` names such steps, and with `mode=auto`
+    /// the job runs continuously.
+    ///
+    /// ```
+    /// use ardea_connectors::{collections::items, null};
+    /// use ardea_engine::{ExecutionMode, ModeChoice, NodeConfig};
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("dice");
+    /// p.read_from(items(vec![3, 1, 3]))
+    ///     .map(|n| n + 4)
+    ///     .nondeterministic("it throws dice")
+    ///     .write_to(null::sink());
+    /// let config = NodeConfig { mode: ExecutionMode::Auto, ..NodeConfig::default() };
+    /// let choice = ModeChoice::of(&p.to_dag(config.threads)?, &config)?;
+    /// assert!(choice.batches.is_none());
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    pub fn nondeterministic(self, reason: impl Into<Arc<str>>) -> Self {
+        let reason = reason.into();
+        self.pipeline
+            .edit(self.from.step, |step| step.nondeterminism = Some(reason));
+        self
+    }
+
     /// Sets the latency budget of this stream: the maximum time for which each part of its way to
     /// the next steps gathers records while few come. It replaces the setting `latency` of the
     /// node for these edges; see [`Edge::latency`](ardea_core::Edge::latency). Zero passes each

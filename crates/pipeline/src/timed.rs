@@ -92,6 +92,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// are delayed by at most `tick`.
     pub fn with_arrival_timestamps(self, tick: Duration) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || ArrivalTimeP::<T>::new(tick))
+            .nondeterministic("it assigns times of arrival")
             .retyped()
     }
 

@@ -199,6 +199,7 @@ where
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
         let partials = EdgeInput::of::<Partial<K, A::Acc>>(Routing::keyed(by_key));
         let early = G::ACTIVE;
+        let uses_clock = self.early.period().is_some();
         let window = self.window;
         let fold = Arc::new(fold);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
@@ -211,6 +212,9 @@ where
                 )
                 .hint("use a tumbling or sliding window, or leave `early` out")
                 .in_vertex(name, 0));
+            }
+            if uses_clock {
+                lowering.nondeterminism = Some("its early results follow the clock".into());
             }
             match spec {
                 Checked::Sliding(spec)

@@ -146,8 +146,8 @@ impl<U: Send + 'static> TypedLane<U> {
                 self.epoch_ends.push(epoch);
                 self.emitted.push(Emitted::Barrier(epoch));
             }
-            // Latency markers are independent of the records.
-            Marker::Latency(_) => {}
+            // Latency markers and micro-batches are those of the runtime.
+            Marker::BatchEnd(_) | Marker::Latency(_) => {}
             Marker::Done => {
                 return Err(format!(
                     "output {}: the processor wrote the end of the stream itself; the runtime does that after `complete`",

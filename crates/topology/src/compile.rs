@@ -173,6 +173,9 @@ impl Compiler<'_> {
                 .parallelism(Parallelism::Exactly(instances))
                 .isolation(component.isolation)
                 .demand(component.wants.demand());
+            if matches!(component.kind, Kind::Bolt(_)) {
+                vertex = vertex.nondeterministic("bolts may use the clock and chance");
+            }
             if let Kind::Spout(make) = &component.kind {
                 vertex = vertex.fixed_parallelism(make.has_fixed_instances());
             }

@@ -7,6 +7,7 @@
 
 use ardea_config::Resolved;
 use ardea_core::{Error, Result};
+use ardea_engine::{ModeChoice, NodeConfig};
 use ardea_metastore::StateUrl;
 use ardea_rest::{Client, ClusterSettings};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
@@ -29,6 +30,10 @@ pub fn check_settings(
     cluster: &ClusterSettings,
     modules: &Modules,
 ) -> Result<()> {
+    // The schema of a benchmark lacks the settings of nodes.
+    if resolved.value("mode").is_some() {
+        ModeChoice::of_part(&NodeConfig::from_settings(resolved)?)?;
+    }
     let mut unknown = unknown_names(resolved, modules).into_iter();
     match unknown.find(|(key, _)| *key != SCHEDULER) {
         Some((_, error)) => Err(error),

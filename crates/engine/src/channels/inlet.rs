@@ -1,6 +1,6 @@
 //! One queue of an input, and the input.
 
-use ardea_core::{Epoch, Priority};
+use ardea_core::{Epoch, MicroBatch, Priority};
 
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::QueueReceiver;
@@ -69,6 +69,8 @@ pub(super) enum InletState {
     Open,
     /// Held until the other queues have ended this epoch as well.
     AtBarrier(Epoch),
+    /// Held until the other queues have ended this micro-batch as well.
+    AtBatchEnd(MicroBatch),
     /// At its end, which is processed after the pending changes of the tasklet.
     Waiting,
     /// Ended.

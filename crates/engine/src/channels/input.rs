@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Epoch, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
+    Chunk, Clock, Epoch, Marker, MicroBatch, Ordinal, Priority, Timestamp, Watermark,
+    WatermarkMerge,
 };
 
 use crate::channels::control_queue::ControlQueue;
@@ -14,7 +15,10 @@ use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::Message;
 use crate::remote::RemoteSignal;
 
+mod batches;
 mod epochs;
+
+use batches::BatchOrder;
 
 /// An event for a stage.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(crate) enum Event {
     Idle,
     /// The epoch ended on all inputs; the duration is the time since the first input's barrier.
     Barrier(Epoch, Duration),
+    /// The micro-batch ended on all inputs; the duration is the time since the first input's end.
+    BatchEnd(MicroBatch, Duration),
     /// A latency marker with its creation time.
     Latency(Timestamp),
     /// An input ended; `last` is true if it was the last one.
@@ -65,6 +71,8 @@ pub(crate) struct InputSet {
     begun: VecDeque<Epoch>,
     /// True if queues are read on after a barrier.
     is_unaligned: bool,
+    /// Present in micro-batch mode.
+    batches: Option<Box<BatchOrder>>,
     /// The clock for alignment times; `None` disables them.
     clock: Option<Clock>,
     /// Time of the current epoch's first barrier.
@@ -98,6 +106,7 @@ impl InputSet {
             last_epoch: None,
             begun: VecDeque::new(),
             is_unaligned: false,
+            batches: None,
             clock: None,
             ending_since: None,
             has_reopened: false,
@@ -130,6 +139,7 @@ impl InputSet {
         for inlet in inlets {
             self.connect(inlet, false);
         }
+        self.arrange_queues();
         self.choose_priority();
     }
 
@@ -328,6 +338,9 @@ impl InputSet {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
+        if self.batches.is_some() {
+            return self.pull_in_order();
+        }
         let count = self.inlets.len();
         for step in 0..count {
             let index = (self.next + step) % count;
@@ -385,17 +398,18 @@ impl InputSet {
                     _ => self.merge.advance(index, watermark),
                 };
                 let risen = risen.filter(|w| self.is_fixed || *w != Watermark::END);
-                return risen.map(Event::Watermark);
+                return self.event_of(risen);
             }
             Message::Marker(Marker::Idle) => {
-                if let Some(watermark) = self.merge.idle(index) {
-                    self.events.push_back(Event::Watermark(watermark));
-                }
+                let risen = self.merge.idle(index);
+                let event = self.event_of(risen);
+                self.events.extend(event);
                 if self.merge.should_forward_idle() {
-                    self.events.push_back(Event::Idle);
+                    self.announce_idle();
                 }
             }
             Message::Marker(Marker::Barrier(epoch)) => self.end_epoch(index, epoch),
+            Message::Marker(Marker::BatchEnd(batch)) => self.end_batch(index, batch),
             Message::Marker(Marker::Latency(_)) => {}
             Message::Marker(Marker::Done) | Message::Signal(_) if self.mailbox.has_changes() => {
                 self.inlets[index].state = InletState::Waiting;
@@ -487,9 +501,9 @@ impl InputSet {
     fn end(&mut self, index: usize) {
         self.change(index, |inlet| inlet.state = InletState::Done);
         // The end watermark is implied by the end of the last input.
-        if let Some(watermark) = self.merge.done(index).filter(|w| *w != Watermark::END) {
-            self.events.push_back(Event::Watermark(watermark));
-        }
+        let risen = self.merge.done(index).filter(|w| *w != Watermark::END);
+        let event = self.event_of(risen);
+        self.events.extend(event);
         self.align();
         self.announce_ends();
     }
@@ -511,6 +525,9 @@ impl InputSet {
             }
             input.has_ended = true;
             let last = self.inputs.iter().all(|input| input.has_ended);
+            if last {
+                self.emit_deferred_time();
+            }
             self.events.push_back(Event::EdgeDone {
                 input: Ordinal(index as u16),
                 last,
@@ -529,7 +546,7 @@ impl InputSet {
             inlet.receiver.close();
         }
         // Events and messages that were not processed yet.
-        crate::panics::quietly(|| drop((self.events, self.waiting)));
+        crate::panics::quietly(|| drop((self.events, self.waiting, self.batches)));
     }
 }
 

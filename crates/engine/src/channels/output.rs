@@ -12,7 +12,10 @@ use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::{Message, QueueSender};
 use crate::remote::RemoteSignal;
 
+mod dealing;
 mod switching;
+
+use dealing::Dealing;
 
 pub(crate) use switching::{NewLane, NewLanes};
 use switching::{SentMarkers, Switching};
@@ -27,6 +30,8 @@ pub(crate) enum Route {
     RoundRobin { next: usize },
     /// To the next queue that has room among `places`, whose consumers are in this process.
     Among { places: Vec<usize>, next: usize },
+    /// In blocks by their position in the micro-batch.
+    Dealt(Dealing),
     /// Each record to the queue of its consumer. Incomplete chunks are collected in `staged`, by
     /// consumer.
     Scatter {
@@ -119,6 +124,14 @@ impl OutputEdge {
             unfinished: None,
             lost: 0,
         }
+    }
+
+    /// Makes the choice of consumers independent of the room in their queues, for micro-batches.
+    pub(crate) fn dealt_in_order(mut self) -> Self {
+        if matches!(self.route, Route::RoundRobin { .. }) {
+            self.route = Route::Dealt(Dealing::default());
+        }
+        self
     }
 
     /// Marks the output as one of an edge from another process.
@@ -215,11 +228,13 @@ impl OutputEdge {
         }
         loop {
             let step = if outbox.has_records(lane) {
-                let records = outbox.chunk_mut(lane).len() as u64;
+                let before = outbox.chunk_mut(lane).len();
                 let step = self.send_chunk(outbox, lane)?;
-                if step {
-                    self.routed += records;
-                    metrics.count_out(records);
+                let sent = (before - outbox.chunk_mut(lane).len()) as u64;
+                if sent > 0 {
+                    self.routed += sent;
+                    metrics.count_out(sent);
+                    moved = true;
                 }
                 step
             } else if outbox.peek_marker(lane).is_some() {
@@ -281,6 +296,7 @@ impl OutputEdge {
                 }
                 Ok(false)
             }
+            Route::Dealt(dealing) => dealing.send(consumers, outbox, lane, self.chunk_records),
             Route::Broadcast(replicate) => {
                 // Checks all queues, so that each full one wakes this tasklet later.
                 let ready = consumers
@@ -361,6 +377,9 @@ impl OutputEdge {
         }
         if let Marker::Watermark(watermark) = marker {
             metrics.record_watermark(watermark);
+        }
+        if let (Marker::BatchEnd(batch), Route::Dealt(dealing)) = (marker, &mut self.route) {
+            dealing.begin(batch.next(), self.consumers);
         }
         outbox.take_marker(lane);
         true

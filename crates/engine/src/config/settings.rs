@@ -7,6 +7,7 @@ use ardea_config::{Kind, Resolved, Setting};
 use ardea_core::{Edge, Result};
 
 use crate::config::NodeConfig;
+use crate::config::execution_mode::{self, ExecutionMode, MicroBatchConfig};
 use crate::config::state_backend_config::{self, StateBackendConfig};
 
 /// The settings of a node: one per field of [`NodeConfig`], with the field's name, and three for
@@ -101,6 +102,9 @@ pub static NODE_SETTINGS: &[Setting] = &[
     state_backend_config::STORE,
     state_backend_config::FOLDER,
     state_backend_config::BESIDE,
+    execution_mode::MODE,
+    execution_mode::EPOCH,
+    execution_mode::RECORDS,
 ];
 
 const fn duration(least: Duration, most: Duration) -> Kind {
@@ -131,6 +135,8 @@ impl NodeConfig {
             latency: resolved.duration("latency")?,
             fuse: resolved.flag("fuse")?,
             state: StateBackendConfig::from_settings(resolved)?,
+            mode: ExecutionMode::from_settings(resolved)?,
+            micro_batch: MicroBatchConfig::from_settings(resolved)?,
         })
     }
 }
@@ -155,7 +161,7 @@ mod tests {
                 vec![$((stringify!($field), format!("{:?}", $field))),*]
             }};
         }
-        list!(threads pin chunk_records queue_chunks slice spin idle_poll latency fuse state)
+        list!(threads pin chunk_records queue_chunks slice spin idle_poll latency fuse state mode micro_batch)
     }
 
     fn configured(flags: &[&str]) -> Result<NodeConfig> {
@@ -207,6 +213,7 @@ mod tests {
             ("spin", "0", "0ns"),
             ("idle_poll", "2s", "2s"),
             ("fuse", "off", "false"),
+            ("mode", "micro-batch", "MicroBatch"),
         ] {
             let flag = format!("{key}={text}");
             let after = fields(configured(&[flag.as_str()]).unwrap());
@@ -226,6 +233,8 @@ mod tests {
             "slice=0",
             "slice=10m",
             "idle_poll=0s",
+            "micro_batch.epoch=0",
+            "micro_batch.records=0",
         ] {
             assert!(configured(&[flag]).is_err(), "{flag}");
         }

@@ -20,6 +20,7 @@ mod latency_budgets;
 mod leaks;
 mod limits;
 mod many_jobs;
+mod micro_batches;
 mod pause;
 mod priorities;
 mod random_graphs;

@@ -1,10 +1,12 @@
 //! Random graphs conserve their records and deliver every end of stream, however small the chunks
 //! and queues.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{Dag, Edge, Isolation, Ordinal, Priority, Routing, Timestamp, VertexId};
-use ardea_engine::{Node, NodeConfig};
+use ardea_engine::{ExecutionMode, MicroBatchConfig, Node, NodeConfig};
 use proptest::prelude::*;
 
 use crate::processors::{Journal, Saw, completes, config, numbers_from};
@@ -30,6 +32,9 @@ struct Graph {
     chunk: usize,
     threads: u32,
     fuse: bool,
+    /// The length of micro-batches in microseconds, and their records; `None` if records flow at
+    /// once.
+    batches: Option<(u64, Option<u64>)>,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -54,9 +59,10 @@ fn graph() -> impl Strategy<Value = Graph> {
         1usize..=7,
         1u32..=3,
         prop::bool::ANY,
+        prop::option::of((100u64..2_000, prop::option::of(1u64..30))),
     )
         .prop_map(
-            |(steps, (sites, places), records, chunk, threads, fuse)| Graph {
+            |(steps, (sites, places), records, chunk, threads, fuse, batches)| Graph {
                 steps,
                 sites,
                 places,
@@ -64,8 +70,25 @@ fn graph() -> impl Strategy<Value = Graph> {
                 chunk,
                 threads,
                 fuse,
+                batches,
             },
         )
+}
+
+impl Graph {
+    fn config(&self) -> NodeConfig {
+        let batches = self.batches.map(|(micros, records)| MicroBatchConfig {
+            epoch: Duration::from_micros(micros),
+            records: records.and_then(NonZeroU64::new),
+        });
+        NodeConfig {
+            chunk_records: self.chunk.try_into().unwrap(),
+            fuse: self.fuse,
+            mode: batches.map_or_else(ExecutionMode::default, |_| ExecutionMode::MicroBatch),
+            micro_batch: batches.unwrap_or_default(),
+            ..config(self.threads)
+        }
+    }
 }
 
 /// Returns the graph, and for each vertex its id, its journal and the expected records, sorted.
@@ -169,11 +192,7 @@ proptest! {
     fn every_record_arrives_as_often_as_it_must_and_everyone_sees_the_end(graph in graph()) {
         let (dag, expected) = build(&graph);
         prop_assume!(!may_stop(&dag));
-        let node = Node::start(NodeConfig {
-            chunk_records: graph.chunk.try_into().unwrap(),
-            fuse: graph.fuse,
-            ..config(graph.threads)
-        }).unwrap();
+        let node = Node::start(graph.config()).unwrap();
         let job = completes(&node, &dag);
         prop_assert_eq!(node.tasklets(), 0);
         for (index, (id, ..)) in expected.iter().enumerate() {
@@ -189,16 +208,45 @@ proptest! {
     fn spread_over_processes_it_is_the_same(graph in graph()) {
         let (dag, expected) = build(&graph);
         prop_assume!(!may_stop(&dag));
-        let mut sites = Sites::with(graph.sites, &NodeConfig {
-            chunk_records: graph.chunk.try_into().unwrap(),
-            fuse: graph.fuse,
-            ..config(graph.threads)
-        });
+        let graph = Graph { batches: None, ..graph };
+        let mut sites = Sites::with(graph.sites, &graph.config());
         let counts: Vec<u32> = graph.steps.iter().map(|step| step.instances).collect();
         let mut choices = graph.places.iter().cycle();
         let places = place(&dag, &counts, || choices.next().unwrap() % graph.sites);
         sites.deploy(&dag, &places);
         sites.complete();
         check(&graph, &expected);
+    }
+
+    #[test]
+    fn micro_batches_that_end_alike_give_the_same_events_on_any_schedule(
+        graph in graph(),
+        records in 1u64..30,
+        schedules in prop::collection::vec((1u32..=3, 1u64..200), 2),
+    ) {
+        // An hour never ends, so the number of records ends all micro-batches. The first one lasts
+        // until all urgent inputs have ended, at a time that depends on the schedule.
+        let batches = Some((3_600_000_000, Some(records)));
+        let steps = graph.steps.into_iter().map(|step| Step {
+            inputs: step.inputs.into_iter().map(|(a, b, c, _)| (a, b, c, false)).collect(),
+            ..step
+        });
+        let graph = Graph { batches, steps: steps.collect(), ..graph };
+        let mut runs = schedules.iter().map(|(threads, slice)| {
+            let (dag, expected) = build(&graph);
+            let node = Node::start(NodeConfig {
+                threads: (*threads).try_into().unwrap(),
+                slice: Duration::from_micros(*slice),
+                ..graph.config()
+            }).unwrap();
+            completes(&node, &dag);
+            check(&graph, &expected);
+            let journals = graph.steps.iter().zip(expected);
+            let events = journals.flat_map(|(step, (_, journal, _))| {
+                (0..step.instances).map(move |instance| journal.of(instance)).collect::<Vec<_>>()
+            });
+            events.collect::<Vec<_>>()
+        });
+        prop_assert_eq!(runs.next(), runs.next());
     }
 }

@@ -70,6 +70,8 @@ pub enum Kind {
     Latency = 11,
     /// A message between the two ends of a connection over shared memory. It never reaches a link.
     Ring = 12,
+    /// The end of a micro-batch. Payload: its number, eight bytes.
+    BatchEnd = 13,
 }
 
 impl Kind {
@@ -87,6 +89,7 @@ impl Kind {
             10 => Kind::Leave,
             11 => Kind::Latency,
             12 => Kind::Ring,
+            13 => Kind::BatchEnd,
             _ => return None,
         })
     }
@@ -103,6 +106,7 @@ impl Kind {
                 | Kind::Done
                 | Kind::Leave
                 | Kind::Latency
+                | Kind::BatchEnd
         )
     }
 
@@ -110,7 +114,7 @@ impl Kind {
     const fn fixed_payload(self) -> Option<usize> {
         match self {
             Kind::Records | Kind::Hello | Kind::Refusal | Kind::Ring => None,
-            Kind::Watermark | Kind::Latency => Some(8),
+            Kind::Watermark | Kind::Latency | Kind::BatchEnd => Some(8),
             Kind::Grant => Some(16),
             Kind::Idle | Kind::Barrier | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result, Timestamp, Watermark};
+use ardea_core::{
+    Chunk, Epoch, Error, ErrorCode, Marker, MicroBatch, Result, Timestamp, Watermark,
+};
 
 use crate::exchange::flow::{Grant, ReceiveEvent, ReceiveWindow, WindowConfig};
 use crate::exchange::frame::{Frame, Payload, SendBuffer};
@@ -215,6 +217,14 @@ impl EdgeReceiver {
                     self.wrong(format!("a latency marker can't be decoded: {error}"))
                 })?;
                 Received::Marker(Marker::Latency(born))
+            }
+            Kind::BatchEnd => {
+                let batch = u64::get(&mut &frame.payload[..]).map_err(|error| {
+                    self.wrong(format!(
+                        "the end of a micro-batch can't be decoded: {error}"
+                    ))
+                })?;
+                Received::Marker(Marker::BatchEnd(MicroBatch(batch)))
             }
             Kind::Idle => Received::Marker(Marker::Idle),
             Kind::Leave => Received::Leave(header.target),

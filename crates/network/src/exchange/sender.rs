@@ -142,6 +142,7 @@ impl EdgeSender {
             Marker::Watermark(_) => Kind::Watermark,
             Marker::Idle => Kind::Idle,
             Marker::Barrier(_) => Kind::Barrier,
+            Marker::BatchEnd(_) => Kind::BatchEnd,
             Marker::Latency(_) => Kind::Latency,
             Marker::Done => Kind::Done,
         };
@@ -153,6 +154,7 @@ impl EdgeSender {
         self.write(header, |_, out| {
             match marker {
                 Marker::Watermark(watermark) => watermark.put(out),
+                Marker::BatchEnd(batch) => batch.0.put(out),
                 Marker::Latency(born) => born.put(out),
                 _ => {}
             }

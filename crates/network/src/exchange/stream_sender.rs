@@ -256,7 +256,7 @@ impl StreamSender {
             ControlFrame::Marker(Marker::Idle) => self.is_idle = true,
             ControlFrame::Marker(Marker::Done) => self.is_done = true,
             ControlFrame::Marker(Marker::Barrier(epoch)) => self.ended = Some(epoch),
-            ControlFrame::Marker(Marker::Latency(_)) => {}
+            ControlFrame::Marker(Marker::BatchEnd(_) | Marker::Latency(_)) => {}
             ControlFrame::Leave(target) => {
                 self.left.insert(target);
             }

@@ -1,6 +1,6 @@
 //! Tests of edges over a shared link.
 
-use ardea_core::{Chunk, Epoch, Marker, Rows, Timestamp, Waker, Watermark};
+use ardea_core::{Chunk, Epoch, Marker, MicroBatch, Rows, Timestamp, Waker, Watermark};
 use ardea_network::exchange::*;
 
 use crate::pair::{Worker, pair, take_numbers, transports, until};
@@ -30,6 +30,7 @@ fn markers_stay_behind_the_records_before_them() {
             Marker::Watermark(at),
             Marker::Idle,
             Marker::Barrier(Epoch(7)),
+            Marker::BatchEnd(MicroBatch(8)),
             Marker::Done,
         ];
         let mut sent = 0;
@@ -37,7 +38,7 @@ fn markers_stay_behind_the_records_before_them() {
         let mut got = Vec::new();
         let mut into = Chunk::default();
         until(|| {
-            if sent < 8 {
+            if sent < 10 {
                 let done = match sent % 2 {
                     0 => sender.send(InstanceNumber(sent), &mut chunk).unwrap(),
                     _ => sender.mark(steps[sent as usize / 2]).unwrap(),
@@ -75,6 +76,8 @@ fn markers_stay_behind_the_records_before_them() {
             Received::Marker(steps[2]),
             records(6, 8),
             Received::Marker(steps[3]),
+            records(8, 8),
+            Received::Marker(steps[4]),
         ];
         assert_eq!(got, expected);
     }

@@ -221,6 +221,8 @@ impl ProcessProxyP {
                     output.flow = Flow::AtBarrier(epoch);
                     None
                 }
+                // The runtime passes the ends of micro-batches on itself.
+                Marker::BatchEnd(_) => None,
                 Marker::Latency(_) => {
                     if at == 0 {
                         outbox.marker(marker);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Clock, Epoch};
+use ardea_core::{Clock, Epoch, MicroBatch};
 
 use super::{Event, InputSet};
 use crate::channels::inlet::InletState;
@@ -53,19 +53,27 @@ impl InputSet {
         }
     }
 
-    /// Emits the end of the earliest epoch if all aligned queues are at a barrier.
+    /// Emits the end of the earliest micro-batch or epoch if all aligned queues are held. Micro-batches
+    /// end before epochs: queues at a barrier wait until the others have reached it.
     fn release(&mut self) {
-        let mut at: Option<Epoch> = None;
+        let (mut at, mut batch): (Option<Epoch>, Option<MicroBatch>) = (None, None);
         for inlet in &self.inlets {
             match inlet.state {
                 InletState::Open | InletState::Waiting if inlet.is_aligned => return,
                 InletState::AtBarrier(epoch) => {
                     at = Some(at.map_or(epoch, |other| other.min(epoch)))
                 }
+                InletState::AtBatchEnd(end) => {
+                    batch = Some(batch.map_or(end, |other| other.min(end)))
+                }
                 _ => {}
             }
         }
+        if let Some(batch) = batch {
+            return self.release_batch(batch);
+        }
         let Some(epoch) = at else { return };
+        self.emit_deferred_time();
         let mut still_held = false;
         for inlet in &mut self.inlets {
             if inlet.state == InletState::AtBarrier(epoch) {

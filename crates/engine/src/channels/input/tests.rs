@@ -6,7 +6,7 @@ use crate::executor::worker_shared::TaskletWaker;
 use ardea_core::{Rows, Timestamp};
 use ardea_spsc::Capacity;
 
-fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
+pub(super) fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
     inputs_with(priorities, false)
 }
 
@@ -43,11 +43,11 @@ fn inputs_with(
     )
 }
 
-fn chunk(value: u32) -> Message {
+pub(super) fn chunk(value: u32) -> Message {
     Message::Chunk(Chunk::new(Rows::from_iter([(value, Timestamp::MIN)])))
 }
 
-fn watermark(secs: i64) -> Message {
+pub(super) fn watermark(secs: i64) -> Message {
     Message::Marker(Marker::Watermark(Watermark(Timestamp::from_secs(secs))))
 }
 

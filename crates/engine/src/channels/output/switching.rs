@@ -61,7 +61,7 @@ impl SentMarkers {
             }
             Marker::Idle => self.idle_at = Some(routed),
             Marker::Done => self.done_at = Some(routed),
-            Marker::Barrier(_) | Marker::Latency(_) => {}
+            Marker::Barrier(_) | Marker::BatchEnd(_) | Marker::Latency(_) => {}
         }
     }
 

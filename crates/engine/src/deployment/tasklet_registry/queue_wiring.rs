@@ -128,6 +128,9 @@ impl RewirePlan {
             if matches!(role, Role::Receiver { .. }) {
                 edge = edge.crossing();
             }
+            if job.batches.is_some() {
+                edge = edge.dealt_in_order();
+            }
             recruit.outputs.push(edge);
             recruit.member.outputs.push(after);
         } else if after != before
@@ -453,9 +456,11 @@ impl NewTasklet {
         if roster.launch.remote.is_none() {
             inputs = inputs.fixed();
         }
-        if job.guarantee == Guarantee::AtLeastOnce {
-            inputs = inputs.unaligned();
-        }
+        inputs = match &job.batches {
+            Some(_) => inputs.in_batches(),
+            None if job.guarantee == Guarantee::AtLeastOnce => inputs.unaligned(),
+            None => inputs,
+        };
         let joining = NewMember {
             number: member.number,
             part,

@@ -1,0 +1,211 @@
+//! Micro-batches: the queues are read in a fixed order, and watermarks take effect at the end of a
+//! micro-batch.
+//!
+//! Until its end all records of the first producer are processed, then those of the second, and so
+//! on: by input, then by producer. The queues of later producers are read ahead into buffers, but
+//! not beyond the end of their micro-batch. So no producer is blocked by the order, and memory is
+//! bounded by the records of a micro-batch.
+//!
+//! Sources may end a micro-batch at different numbers: a marker with number *n* ends all up to *n*.
+//! The set ends the least number at which a queue is held, and the other queues remain held. So its
+//! events follow from the messages of each queue alone, and not from their times of arrival.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ardea_core::{Clock, Marker, MicroBatch, Watermark};
+
+use super::{Event, InputSet};
+use crate::channels::inlet::InletState;
+use crate::channels::queue::Message;
+
+/// The state of a set that reads micro-batches.
+#[derive(Debug, Default)]
+pub(super) struct BatchOrder {
+    /// The queues in the order in which they are read.
+    order: Vec<usize>,
+    /// The messages that were read ahead, by queue.
+    ahead: Vec<ReadAhead>,
+    /// The latest micro-batch that has ended.
+    last: Option<MicroBatch>,
+    /// The merged watermark, if it rose since the last end.
+    watermark: Option<Watermark>,
+    /// True if all inputs have become idle since the last end.
+    is_idle: bool,
+    /// The time of the first end of the current micro-batch.
+    ending_since: Option<Duration>,
+}
+
+/// The messages of a queue that were read before its turn.
+#[derive(Debug, Default)]
+struct ReadAhead {
+    messages: VecDeque<Message>,
+    /// True if the last message ends the micro-batch of the queue.
+    has_end: bool,
+}
+
+impl InputSet {
+    /// Lets the set read micro-batches.
+    pub(crate) fn in_batches(mut self) -> Self {
+        self.batches = Some(Box::default());
+        self.arrange_queues();
+        self
+    }
+
+    /// Determines the order of the queues, after some were added.
+    pub(super) fn arrange_queues(&mut self) {
+        let Some(batches) = &mut self.batches else {
+            return;
+        };
+        batches.order = (0..self.inlets.len()).collect();
+        batches.order.sort_by_key(|index| self.inlets[*index].input);
+        batches
+            .ahead
+            .resize_with(self.inlets.len(), ReadAhead::default);
+    }
+
+    /// Returns the next event, if there is one, in the order of micro-batches.
+    pub(super) fn pull_in_order(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let turn = self.turn();
+            self.read_ahead(turn);
+            let index = turn?;
+            let message = self.next_message(index)?;
+            if let Some(event) = self.take(index, message) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Returns the queue whose turn it is: the first that has not ended the micro-batch. `None` if
+    /// it has an end that waits for a change of the tasklet.
+    fn turn(&self) -> Option<usize> {
+        let batches = self.batches.as_ref()?;
+        for &index in &batches.order {
+            match self.inlets[index].state {
+                InletState::Waiting => return None,
+                _ if self.may_read(index) => return Some(index),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Returns the next message of a queue.
+    fn next_message(&mut self, index: usize) -> Option<Message> {
+        let ahead = &mut self.batches.as_mut()?.ahead[index];
+        match ahead.messages.pop_front() {
+            Some(message) => {
+                ahead.has_end &= !ahead.messages.is_empty();
+                Some(message)
+            }
+            None => self.inlets[index].receiver.pop(),
+        }
+    }
+
+    /// Reads queues that are at least half full before their turn, up to the end of their
+    /// micro-batch. Their producers would be blocked otherwise, and with them possibly the producer
+    /// whose turn it is.
+    fn read_ahead(&mut self, turn: Option<usize>) {
+        for index in 0..self.inlets.len() {
+            if Some(index) == turn || !self.may_read(index) {
+                continue;
+            }
+            let Some(batches) = &mut self.batches else {
+                return;
+            };
+            let (ahead, receiver) = (&mut batches.ahead[index], &mut self.inlets[index].receiver);
+            let (queued, capacity) = receiver.fill();
+            if ahead.has_end || queued * 2 < capacity {
+                continue;
+            }
+            while let Some(message) = receiver.pop() {
+                ahead.has_end = match &message {
+                    // Markers of micro-batches and epochs that have ended are ignored later.
+                    Message::Marker(Marker::BatchEnd(batch)) => batches.last < Some(*batch),
+                    Message::Marker(Marker::Barrier(epoch)) => self.last_epoch < Some(*epoch),
+                    Message::Marker(Marker::Done) => true,
+                    _ => false,
+                };
+                ahead.messages.push_back(message);
+                if ahead.has_end {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Handles the end of a micro-batch on a queue.
+    pub(super) fn end_batch(&mut self, index: usize, batch: MicroBatch) {
+        let Some(batches) = &mut self.batches else {
+            return;
+        };
+        if batches.last >= Some(batch) {
+            // Another queue has ended it as part of a later one, or at a barrier.
+            return;
+        }
+        if batches.ending_since.is_none() {
+            batches.ending_since = self.clock.as_ref().map(Clock::now);
+        }
+        self.inlets[index].state = InletState::AtBatchEnd(batch);
+        self.align();
+    }
+
+    /// Emits the end of a micro-batch that no open queue holds back, and lets the queues that are
+    /// held at it go on.
+    pub(super) fn release_batch(&mut self, batch: MicroBatch) {
+        for inlet in &mut self.inlets {
+            if inlet.state == InletState::AtBatchEnd(batch) {
+                inlet.state = InletState::Open;
+            }
+        }
+        self.emit_deferred_time();
+        let now = self.clock.as_ref().map_or(Duration::ZERO, Clock::now);
+        let Some(batches) = &mut self.batches else {
+            return;
+        };
+        let since = batches.ending_since.take().unwrap_or(now);
+        batches.last = Some(batch);
+        let waited = now.saturating_sub(since);
+        self.events.push_back(Event::BatchEnd(batch, waited));
+    }
+
+    /// Returns the event of a watermark that rose; `None` if it takes effect at the end of the
+    /// micro-batch.
+    pub(super) fn event_of(&mut self, risen: Option<Watermark>) -> Option<Event> {
+        match &mut self.batches {
+            Some(batches) => {
+                batches.watermark = risen.or(batches.watermark);
+                None
+            }
+            None => risen.map(Event::Watermark),
+        }
+    }
+
+    /// Emits that all inputs have become idle, or defers it to the end of the micro-batch.
+    pub(super) fn announce_idle(&mut self) {
+        match &mut self.batches {
+            Some(batches) => batches.is_idle = true,
+            None => self.events.push_back(Event::Idle),
+        }
+    }
+
+    /// Emits the watermark and the idleness that were deferred to the end of a micro-batch.
+    pub(super) fn emit_deferred_time(&mut self) {
+        let Some(batches) = &mut self.batches else {
+            return;
+        };
+        let (watermark, was_idle) = (batches.watermark.take(), batches.is_idle);
+        batches.is_idle = false;
+        self.events.extend(watermark.map(Event::Watermark));
+        if was_idle && self.merge.is_idle() {
+            self.events.push_back(Event::Idle);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

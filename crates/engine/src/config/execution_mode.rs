@@ -1,0 +1,121 @@
+//! The execution mode of a job: continuous, or in micro-batches.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use ardea_config::{Kind, Resolved, Setting};
+use ardea_core::{Error, ErrorCode, Result};
+
+/// The mode in which a job processes its records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExecutionMode {
+    /// Each record flows on at once.
+    #[default]
+    Continuous,
+    /// Sources divide their records into micro-batches. Each instance processes the records of a
+    /// micro-batch in a fixed order, and the watermark at its end. So its output follows from its
+    /// input alone.
+    MicroBatch,
+    /// Micro-batches if all steps are deterministic and the latency budget allows them, else
+    /// continuous.
+    Auto,
+}
+
+/// The length of micro-batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MicroBatchConfig {
+    /// The time after which a source ends a micro-batch: longer ones cost less, shorter ones make
+    /// results visible earlier.
+    pub epoch: Duration,
+    /// The number of records, over all outputs of a source, after which an instance ends a
+    /// micro-batch earlier; no limit if `None`. A
+    /// limit bounds memory. Sources of different rates then wait for each other.
+    pub records: Option<NonZeroU64>,
+}
+
+impl Default for MicroBatchConfig {
+    fn default() -> Self {
+        MicroBatchConfig {
+            epoch: Duration::from_millis(5),
+            records: None,
+        }
+    }
+}
+
+const MODES: [(&str, ExecutionMode); 3] = [
+    ("continuous", ExecutionMode::Continuous),
+    ("micro-batch", ExecutionMode::MicroBatch),
+    ("auto", ExecutionMode::Auto),
+];
+
+pub(super) const MODE: Setting = Setting {
+    key: "mode",
+    kind: Kind::Choice(&["continuous", "micro-batch", "auto"]),
+    default: "continuous",
+    about: "whether records flow at once or in micro-batches; auto is micro-batches if all steps are deterministic and the latency budget allows them",
+    trades: "micro-batches give the same output for the same input, and add up to one micro-batch of latency",
+};
+
+pub(super) const EPOCH: Setting = Setting {
+    key: "micro_batch.epoch",
+    kind: Kind::Duration {
+        least: Duration::from_micros(100),
+        most: Duration::from_secs(60),
+    },
+    default: "5ms",
+    about: "with mode=micro-batch: after which time a source ends a micro-batch",
+    trades: "longer ones cost less, shorter ones make results visible earlier",
+};
+
+pub(super) const RECORDS: Setting = Setting {
+    key: "micro_batch.records",
+    kind: Kind::CountOrAuto {
+        least: 1,
+        most: 1 << 40,
+    },
+    default: "auto",
+    about: "with mode=micro-batch: after how many records a source ends a micro-batch earlier; auto is no limit",
+    trades: "fewer need less memory, and let fast sources wait for slow ones",
+};
+
+impl ExecutionMode {
+    /// Returns the word for this mode in settings.
+    pub fn name(self) -> &'static str {
+        let mut modes = MODES.iter();
+        modes
+            .find(|(_, mode)| *mode == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// Reads the setting `mode`.
+    pub(super) fn from_settings(resolved: &Resolved) -> Result<Self> {
+        let word = resolved.choice(MODE.key)?;
+        let mode = MODES.iter().find(|(name, _)| *name == word);
+        Ok(mode.map_or_else(ExecutionMode::default, |(_, mode)| *mode))
+    }
+}
+
+impl MicroBatchConfig {
+    /// Reads the settings of micro-batches.
+    pub(super) fn from_settings(resolved: &Resolved) -> Result<Self> {
+        let records = resolved.count_or_auto(RECORDS.key)?;
+        Ok(MicroBatchConfig {
+            epoch: resolved.duration(EPOCH.key)?,
+            records: records.and_then(NonZeroU64::new),
+        })
+    }
+
+    /// Refuses micro-batches without length.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.epoch.is_zero() {
+            return Err(
+                Error::new(ErrorCode::InvalidConfig, "micro_batch.epoch is zero")
+                    .hint("set it to a few milliseconds"),
+            );
+        }
+        Ok(())
+    }
+}

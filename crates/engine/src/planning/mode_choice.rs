@@ -1,0 +1,192 @@
+//! The choice of a job's execution mode.
+
+use std::fmt;
+use std::time::Duration;
+
+use ardea_core::{Dag, Error, ErrorCode, Result};
+
+use crate::{ExecutionMode, MicroBatchConfig, NodeConfig};
+
+/// The execution mode of a job, with the reasons.
+///
+/// ```
+/// use ardea_core::{Dag, Processor, Vertex, supplier};
+/// use ardea_engine::{ExecutionMode, ModeChoice, NodeConfig};
+///
+/// struct Nothing;
+/// impl Processor for Nothing {}
+///
+/// let mut dag = Dag::new();
+/// dag.vertex(Vertex::new("dice", supplier(|| Nothing)).nondeterministic("it throws dice"));
+/// let config = NodeConfig { mode: ExecutionMode::Auto, ..NodeConfig::default() };
+/// let choice = ModeChoice::of(&dag, &config)?;
+/// assert!(choice.to_string().contains("\"dice\" is not deterministic: it throws dice"));
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModeChoice {
+    /// The configured mode.
+    pub wanted: ExecutionMode,
+    /// The micro-batches of the job; `None` if its records flow at once.
+    pub batches: Option<MicroBatchConfig>,
+    /// The reasons against micro-batches, each a sentence without a full stop. If micro-batches are
+    /// configured, they are used in spite of these reasons.
+    pub objections: Vec<String>,
+}
+
+impl ModeChoice {
+    /// Chooses the mode of a job in one process.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] if micro-batches have no length.
+    pub fn of(dag: &Dag, config: &NodeConfig) -> Result<Self> {
+        let wanted = config.mode;
+        let mut choice = ModeChoice {
+            wanted,
+            batches: None,
+            objections: Vec::new(),
+        };
+        if wanted == ExecutionMode::Continuous {
+            return Ok(choice);
+        }
+        config.micro_batch.check()?;
+        choice.objections = nondeterministic_steps(dag);
+        if wanted == ExecutionMode::Auto {
+            let budget = latency_budget(dag, config.latency);
+            let epoch = config.micro_batch.epoch;
+            if epoch > budget {
+                choice.objections.push(format!(
+                    "a micro-batch takes {epoch:?}, and the latency budget is {budget:?}"
+                ));
+            }
+        }
+        let is_micro_batch = wanted == ExecutionMode::MicroBatch || choice.objections.is_empty();
+        choice.batches = is_micro_batch.then_some(config.micro_batch);
+        Ok(choice)
+    }
+
+    /// Chooses the mode of a part of a job that is spread over several processes.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if micro-batches are configured.
+    pub fn of_part(config: &NodeConfig) -> Result<Self> {
+        if config.mode == ExecutionMode::MicroBatch {
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                "the job has mode=micro-batch, which runs in one process only",
+            )
+            .hint("run the job without a cluster, or set mode=continuous"));
+        }
+        Ok(ModeChoice {
+            wanted: config.mode,
+            batches: None,
+            objections: vec!["the job is spread over several processes".into()],
+        })
+    }
+}
+
+/// Returns an objection for each step that declares that it is not deterministic.
+fn nondeterministic_steps(dag: &Dag) -> Vec<String> {
+    let reasons = dag.vertices().iter().filter_map(|vertex| {
+        let reason = vertex.nondeterminism()?;
+        Some(format!(
+            "{:?} is not deterministic: {reason}",
+            vertex.name()
+        ))
+    });
+    reasons.collect()
+}
+
+/// Returns the least latency budget of the job and its edges.
+fn latency_budget(dag: &Dag, of_job: Duration) -> Duration {
+    let own = dag.edges().iter().filter_map(|edge| edge.wanted_latency());
+    own.fold(of_job, Duration::min)
+}
+
+impl fmt::Display for ModeChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.batches {
+            Some(batches) => {
+                write!(f, "micro-batch, {:?}", batches.epoch)?;
+                if let Some(records) = batches.records {
+                    write!(f, " or {records} records of a source")?;
+                }
+            }
+            None => f.write_str("continuous")?,
+        }
+        for objection in &self.objections {
+            write!(f, "\n  {objection}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use ardea_core::{Edge, Processor, Vertex, supplier};
+
+    use super::*;
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    fn dag(own_latency: Option<Duration>, reason: Option<&str>) -> Dag {
+        let mut dag = Dag::new();
+        let from = dag.vertex(Vertex::new("from", supplier(|| Nothing)));
+        let mut to = Vertex::new("to", supplier(|| Nothing));
+        if let Some(reason) = reason {
+            to = to.nondeterministic(reason);
+        }
+        let to = dag.vertex(to);
+        dag.edge(Edge::between(from, to).latency(own_latency));
+        dag
+    }
+
+    fn config(mode: ExecutionMode, latency: Duration) -> NodeConfig {
+        NodeConfig {
+            mode,
+            latency,
+            ..NodeConfig::default()
+        }
+    }
+
+    #[test]
+    fn auto_takes_micro_batches_if_no_step_and_no_budget_objects() {
+        let [short, long] = [500, 20_000].map(Duration::from_micros);
+        for (own, reason, latency, is_batch, objections) in [
+            (None, None, long, true, 0),
+            (None, None, short, false, 1),
+            (Some(short), None, long, false, 1),
+            (None, Some("it throws dice"), long, false, 1),
+            (None, Some("it throws dice"), short, false, 2),
+        ] {
+            let config = config(ExecutionMode::Auto, latency);
+            let choice = ModeChoice::of(&dag(own, reason), &config).unwrap();
+            assert_eq!(choice.batches.is_some(), is_batch, "{choice}");
+            assert_eq!(choice.objections.len(), objections, "{choice}");
+        }
+    }
+
+    #[test]
+    fn a_configured_mode_is_taken_and_the_steps_that_object_are_named() {
+        let dag = dag(None, Some("it throws dice"));
+        let choice = |mode| ModeChoice::of(&dag, &config(mode, Duration::ZERO)).unwrap();
+        assert_eq!(choice(ExecutionMode::Continuous).to_string(), "continuous");
+        let batches = choice(ExecutionMode::MicroBatch);
+        assert!(batches.batches.is_some());
+        assert_eq!(
+            batches.to_string(),
+            "micro-batch, 5ms\n  \"to\" is not deterministic: it throws dice"
+        );
+    }
+
+    #[test]
+    fn micro_batches_without_length_and_on_clusters_are_refused() {
+        let mut config = config(ExecutionMode::MicroBatch, Duration::ZERO);
+        let error = ModeChoice::of_part(&config).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        config.micro_batch.epoch = Duration::ZERO;
+        let error = ModeChoice::of(&dag(None, None), &config).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    }
+}

@@ -1,0 +1,70 @@
+//! The micro-batches of a stage: a source ends them, and other stages pass their ends on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Marker, MicroBatch, OutboxRuntime};
+
+use super::{Phase, ProcessorStage};
+use crate::micro_batch::{BatchClock, SourceBatches};
+
+impl ProcessorStage {
+    /// Lets a source divide its records into micro-batches.
+    pub(crate) fn with_batches(mut self, clock: Option<&Arc<BatchClock>>) -> Self {
+        let clock = clock.filter(|_| self.is_source());
+        self.batches = clock.map(|clock| Box::new(SourceBatches::new(Arc::clone(clock))));
+        self
+    }
+
+    /// Returns the time at which a source ends a micro-batch by itself.
+    pub(crate) fn batch_deadline(&self) -> Option<Duration> {
+        self.batches.as_ref()?.deadline()
+    }
+
+    /// Ends the micro-batch of a source if it is due, or if it has begun and a barrier follows.
+    /// Returns true if it ended.
+    pub(super) fn end_batch_of_source(&mut self, is_before_barrier: bool) -> bool {
+        let Some(batches) = &mut self.batches else {
+            return false;
+        };
+        let records = self.context.metrics.records_out();
+        let due = match is_before_barrier {
+            true => batches.before_barrier(),
+            false => batches.due(records),
+        };
+        let Some(batch) = due else { return false };
+        batches.end(batch, records);
+        self.end_batch(batch, Duration::ZERO);
+        true
+    }
+
+    /// Passes the end of a micro-batch on when the processor has written the output that found no
+    /// room before, for which it has requested a call. Returns true if the micro-batch has ended.
+    pub(super) fn end_batch_of_step(&mut self, batch: MicroBatch, waited: Duration) -> bool {
+        let requests = [self.wake_at, self.outbox.take_wake_at()];
+        self.wake_at = requests.into_iter().flatten().min();
+        let now = self.context.clock.now();
+        if self.owes_wake || self.wake_at.is_some_and(|deadline| deadline <= now) {
+            return false;
+        }
+        self.end_batch(batch, waited);
+        self.phase = Phase::Reading;
+        true
+    }
+
+    /// Passes the end of a micro-batch on.
+    pub(super) fn end_batch(&mut self, batch: MicroBatch, waited: Duration) {
+        self.context.metrics.count_batch(waited);
+        self.outbox.marker(Marker::BatchEnd(batch));
+    }
+
+    /// Before a call of a source: limits its records to those that its micro-batch has room for.
+    pub(super) fn limit_batch(&mut self) {
+        if let Some(batches) = &mut self.batches {
+            let records = self.context.metrics.records_out();
+            let outputs = self.outbox.lanes();
+            let budget = batches.begin_call(records, outputs, self.context.chunk_records);
+            self.outbox.set_budget(budget);
+        }
+    }
+}
