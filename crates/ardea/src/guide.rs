@@ -46,6 +46,10 @@ struct Serialization;
 #[doc = include_str!("../../../docs/custom-operators.md")]
 struct CustomOperators;
 
+/// `docs/micro-batches.md`
+#[doc = include_str!("../../../docs/micro-batches.md")]
+struct MicroBatches;
+
 /// `docs/instance-protocol.md`
 #[doc = include_str!("../../../docs/instance-protocol.md")]
 struct Instances;

@@ -86,7 +86,10 @@ pub mod job;
 pub use command_line::{main, main_with};
 
 pub use ardea_core::{Error, Result};
-pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};
+pub use ardea_engine::{
+    ExecutionMode, JobConfig, JobHandle, JobStatus, MicroBatchConfig, Node, NodeConfig,
+    StateBackendConfig,
+};
 pub use ardea_pipeline::Pipeline;
 
 /// The types and functions that most jobs use.

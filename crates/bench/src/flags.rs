@@ -5,6 +5,7 @@ use std::time::Duration;
 use ardea_config::duration::format_duration;
 use ardea_config::{parse_count, parse_duration};
 use ardea_core::Guarantee;
+use ardea_engine::ExecutionMode;
 use clap::{Args, Command};
 
 use crate::Report;
@@ -68,6 +69,13 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
+/// Parses the name of an execution mode that a benchmark can run.
+pub(crate) fn mode(name: &str) -> Result<ExecutionMode, String> {
+    let mut all = [ExecutionMode::Continuous, ExecutionMode::MicroBatch].into_iter();
+    let found = all.find(|one| one.name() == name);
+    found.ok_or_else(|| "give continuous or micro-batch".into())
+}
+
 /// Parses the name of a guarantee.
 pub(crate) fn guarantee(name: &str) -> Result<Guarantee, String> {
     let all = [
@@ -90,6 +98,12 @@ mod tests {
         for text in ["8761h", "200000000000h", "soon"] {
             assert!(time(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_mode_is_named() {
+        assert_eq!(mode("micro-batch"), Ok(ExecutionMode::MicroBatch));
+        assert!(mode("auto").is_err() && mode("").is_err());
     }
 
     #[test]

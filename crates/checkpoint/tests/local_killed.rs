@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use ardea_checkpoint::local::{FaultTolerance, JobEnd, RunFaultTolerant, look};
-use ardea_engine::NodeConfig;
+use ardea_engine::{ExecutionMode, NodeConfig};
 
 use windows::Windows;
 
@@ -54,6 +54,11 @@ fn be_the_job(folder: &Path) -> ExitCode {
         .pause(Duration::ZERO);
     let node = NodeConfig {
         pin: false,
+        // The execution mode changes every three attempts.
+        mode: match life / 3 % 2 {
+            0 => ExecutionMode::Continuous,
+            _ => ExecutionMode::MicroBatch,
+        },
         ..NodeConfig::with_threads(2)
     };
     match job.run_fault_tolerant_with(&survival, node) {

@@ -1,5 +1,6 @@
 //! Tests that every query agrees with SQL over the same file, in order and out of order, on one
-//! thread and on several, over rows and over columns (feature `columns`).
+//! thread and on several, continuously and in micro-batches, over rows and over columns (feature
+//! `columns`).
 //!
 //! The oracle is DuckDB behind `oracle/oracle.py`; `oracle/setup.sh` installs it. Without Python
 //! the tests report that they were skipped.
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ardea_core::Result;
-use ardea_engine::NodeConfig;
+use ardea_engine::{ExecutionMode, MicroBatchConfig, NodeConfig};
 use ardea_nexmark::queries::{self, Query, QueryRun};
 use ardea_nexmark::{GeneratorConfig, write_jsonl};
 use ardea_pipeline::Pipeline;
@@ -110,10 +111,18 @@ fn agrees(
     (layout, build): (&str, Build),
     run: &QueryRun,
     threads: u32,
+    mode: ExecutionMode,
 ) {
     build(run)
         .unwrap()
-        .run_with(NodeConfig::with_threads(threads))
+        .run_with(NodeConfig {
+            mode,
+            micro_batch: MicroBatchConfig {
+                epoch: Duration::from_millis(1),
+                records: 700.try_into().ok(),
+            },
+            ..NodeConfig::with_threads(threads)
+        })
         .unwrap();
 
     let compare = Command::new(python)
@@ -123,8 +132,9 @@ fn agrees(
         .unwrap();
     assert!(
         compare.status.success(),
-        "{} over {layout} on {threads} threads: {}{}",
+        "{} over {layout} on {threads} threads, {}: {}{}",
         run.query.name(),
+        mode.name(),
         String::from_utf8_lossy(&compare.stdout),
         String::from_utf8_lossy(&compare.stderr)
     );
@@ -137,7 +147,12 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
     for query in Query::ALL {
         let expected = expect(&python, directory.path(), &input, query);
         for layout in LAYOUTS {
-            for threads in [1, 3] {
+            for (threads, mode) in [
+                (1, ExecutionMode::Continuous),
+                (3, ExecutionMode::Continuous),
+                (1, ExecutionMode::MicroBatch),
+                (3, ExecutionMode::MicroBatch),
+            ] {
                 // With a bound on the disorder, windows close before the end of the file, and the
                 // result is the same.
                 for out_of_order in [None, Some(out_of_order)] {
@@ -150,7 +165,7 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
                         side: Some(directory.path().join("side.csv")),
                         out_of_order,
                     };
-                    agrees(&python, &expected, *layout, &run, threads);
+                    agrees(&python, &expected, *layout, &run, threads, mode);
                 }
             }
         }

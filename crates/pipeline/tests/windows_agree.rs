@@ -2,13 +2,13 @@
 //! definition.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use ardea_aggregate::{collect_list, count, max, sum};
 use ardea_connectors::collections::items;
 use ardea_core::Timestamp;
-use ardea_engine::NodeConfig;
+use ardea_engine::{ExecutionMode, MicroBatchConfig, NodeConfig};
 use ardea_pipeline::{Pipeline, WatermarkPolicy, Weekday, Window, WindowChange};
 use proptest::prelude::*;
 
@@ -23,14 +23,20 @@ fn sales() -> impl Strategy<Value = Vec<Sale>> {
 }
 
 fn nodes() -> impl Strategy<Value = NodeConfig> {
-    (1u32..4, 1usize..9, 1usize..4, any::<bool>()).prop_map(|(threads, chunk, queue, fuse)| {
-        NodeConfig {
-            chunk_records: NonZeroUsize::new(chunk).unwrap(),
-            queue_chunks: NonZeroUsize::new(queue).unwrap(),
-            fuse,
-            pin: false,
-            ..NodeConfig::with_threads(threads)
-        }
+    // The records of a micro-batch, if the job runs in micro-batches.
+    let batch = prop::option::of(1u64..60);
+    let numbers = (1u32..4, 1usize..9, 1usize..4, any::<bool>(), batch);
+    numbers.prop_map(|(threads, chunk, queue, fuse, batch)| NodeConfig {
+        mode: batch.map_or(ExecutionMode::Continuous, |_| ExecutionMode::MicroBatch),
+        micro_batch: MicroBatchConfig {
+            epoch: Duration::from_millis(1),
+            records: batch.and_then(NonZeroU64::new),
+        },
+        chunk_records: NonZeroUsize::new(chunk).unwrap(),
+        queue_chunks: NonZeroUsize::new(queue).unwrap(),
+        fuse,
+        pin: false,
+        ..NodeConfig::with_threads(threads)
     })
 }
 

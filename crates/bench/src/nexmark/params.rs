@@ -7,6 +7,7 @@ use ardea::recovery::FaultTolerance;
 use ardea_config::duration::format_duration;
 use ardea_config::parse_count;
 use ardea_core::{Guarantee, Result};
+use ardea_engine::ExecutionMode;
 use ardea_nexmark::queries::Query;
 use clap::ArgAction;
 
@@ -14,7 +15,7 @@ use crate::bounds::{
     MOST_PROCESSES, check_duration, check_positive, check_range, check_rate, check_threads, refused,
 };
 use crate::cluster::{hosts_for, job_settings};
-use crate::flags::{FixedOptions, guarantee, time};
+use crate::flags::{guarantee, mode, time};
 use crate::report::{Field, fields};
 
 /// The parameters of `ardea bench nexmark`; its options have the same names.
@@ -77,9 +78,12 @@ pub struct NexmarkParams {
     /// the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-    /// Hidden options of the benchmark contract that have one valid value.
-    #[command(flatten)]
-    pub fixed: FixedOptions,
+    /// Execution mode: continuous, or micro-batch in one process
+    #[arg(long, value_name = "MODE", value_parser = mode, default_value = "continuous")]
+    pub mode: ExecutionMode,
+    /// Length of micro-batches
+    #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5ms")]
+    pub epoch: Duration,
 }
 
 impl NexmarkParams {
@@ -105,6 +109,10 @@ impl NexmarkParams {
             ));
         }
         check_positive("--checkpoint-interval", self.checkpoint_interval)?;
+        check_positive("--epoch", self.epoch)?;
+        if self.is_micro_batch() && self.workers > 1 {
+            return wrong("micro-batches run in one process: give one worker".into());
+        }
         check_threads(self.threads)?;
         check_duration(self.duration)
     }
@@ -115,6 +123,10 @@ impl NexmarkParams {
             Query::Q7 => self.window,
             _ => self.slide,
         }
+    }
+
+    fn is_micro_batch(&self) -> bool {
+        self.mode == ExecutionMode::MicroBatch
     }
 
     /// Returns the number of hosts of the cluster.
@@ -159,7 +171,7 @@ impl NexmarkParams {
             max, duration, warmup, window, slide, keys, threads, workers, guarantee,
             checkpoint_interval = keeps.then_some(self.checkpoint_interval),
             checkpoint_folder = self.checkpoint_folder.as_ref().filter(|_| keeps),
-            mode = "continuous", epoch = None::<Duration>, jobs, spin, latency, fuse
+            mode = self.mode.name(), epoch = self.is_micro_batch().then_some(self.epoch), jobs, spin, latency, fuse
         )
     }
 }
@@ -173,7 +185,7 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut NexmarkParams);
-        let wrong: [Set; 11] = [
+        let wrong: [Set; 13] = [
             |params| params.rate = 0,
             |params| params.rate = u64::MAX,
             |params| params.keys = 0,
@@ -185,6 +197,8 @@ mod tests {
             |params| (params.workers, params.jobs) = (2, 2),
             |params| params.duration = Duration::ZERO,
             |params| params.checkpoint_interval = Duration::ZERO,
+            |params| params.epoch = Duration::ZERO,
+            |params| (params.workers, params.mode) = (2, ExecutionMode::MicroBatch),
         ];
         for set in wrong {
             let mut params = NexmarkParams::default();

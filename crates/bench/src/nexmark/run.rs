@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result, Timestamp};
-use ardea_engine::{Node, NodeConfig};
+use ardea_engine::{MicroBatchConfig, Node, NodeConfig};
 use ardea_nexmark::Schedule;
 use ardea_nexmark::baseline::{Baseline, Workload, WorkloadConfig};
 use serde_json::{Value, json};
@@ -41,6 +41,11 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
         fuse: params.fuse,
         spin: params.spin,
         latency: params.latency,
+        mode: params.mode,
+        micro_batch: MicroBatchConfig {
+            epoch: params.epoch,
+            ..MicroBatchConfig::default()
+        },
         ..NodeConfig::with_threads(params.threads)
     })?);
     let meter = Meter::new()?;

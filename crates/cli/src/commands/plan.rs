@@ -7,7 +7,7 @@ use std::path::Path;
 use ardea::command_line::Context;
 use ardea::console::Failure;
 use ardea_core::{Dag, Edge, Isolation, Parallelism, VertexId};
-use ardea_engine::ExecutionPlan;
+use ardea_engine::{ExecutionPlan, ModeChoice};
 use serde_json::{Value, json};
 
 use crate::args::PlanArgs;
@@ -43,18 +43,22 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     let pipeline = (job.build)(rest)?;
     let dag = pipeline.to_dag(config.threads)?;
     let plan = ExecutionPlan::of(&dag, config.threads, config.fuse)?;
+    let mode = ModeChoice::of(&dag, &config)?;
     if context.json {
         let mut value = graph_json(&dag, &plan)?;
         value["job"] = json!(pipeline.name());
         value["threads"] = json!(config.threads.get());
+        value["mode"] = json!(mode.name());
+        value["objections"] = json!(mode.objections);
         return stdout::print_json(&value);
     }
     let text = format!(
-        "{}\n\ngraph\n{}\non {} cooperative threads\n{}",
+        "{}\n\ngraph\n{}\non {} cooperative threads\n{}\nmode\n{}",
         pipeline.name(),
         graph_text(&dag)?,
         config.threads,
-        indented(&plan.to_string())
+        indented(&plan.to_string()),
+        indented(&mode.to_string())
     );
     stdout::print(&text)
 }

@@ -406,6 +406,8 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
         3,
         "ARD-301",
     );
+    let mode = "submit count.yaml --name batches --set mode=micro-batch";
+    fails(&served, mode, 2, "runs in one process only");
     fails(&served, "submit nothing.yaml", 3, "ARD-301");
     fails(&served, "submit nothing", 3, "ardea::main");
     fs::write(served.folder.path().join("access.log"), "GET /").unwrap();

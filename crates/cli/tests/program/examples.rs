@@ -54,6 +54,24 @@ fn options_of_ardea_may_stand_behind_a_job() {
 }
 
 #[test]
+fn a_plan_says_in_which_mode_the_job_would_run_and_why() {
+    let plan = |mode: &str, latency: &str| {
+        let (mode, latency) = (format!("mode={mode}"), format!("latency={latency}"));
+        let sets = ["--set", &mode, "--set", &latency];
+        succeed(&[&sets[..], &["plan", "wordcount", "book.txt"]].concat())
+    };
+    assert!(plan("continuous", "0").ends_with("mode\n  continuous\n"));
+    assert!(plan("micro-batch", "0").ends_with("mode\n  micro-batch, 5ms\n"));
+    assert!(plan("auto", "10ms").ends_with("mode\n  micro-batch, 5ms\n"));
+    let short = plan("auto", "1ms");
+    let reason = "a micro-batch takes 5ms, and the latency budget is 1ms\n";
+    assert!(
+        short.ends_with(&format!("mode\n  continuous\n    {reason}")),
+        "{short}"
+    );
+}
+
+#[test]
 fn what_stands_behind_two_dashes_is_the_jobs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text").display().to_string();

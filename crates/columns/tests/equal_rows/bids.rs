@@ -1,13 +1,13 @@
 //! The records of the tests, and the settings of nodes.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_columns::{Columns, IntoColumns};
 use ardea_connectors::collections::items;
 use ardea_core::{Bounded, Timestamp, WatermarkPolicy};
-use ardea_engine::NodeConfig;
+use ardea_engine::{ExecutionMode, MicroBatchConfig, NodeConfig};
 use ardea_pipeline::{Pipeline, Stream, Timed};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use proptest::prelude::*;
@@ -62,14 +62,20 @@ pub fn bids() -> impl Strategy<Value = Vec<Bid>> {
 
 /// Nodes with small chunks and queues.
 pub fn nodes() -> impl Strategy<Value = NodeConfig> {
-    (1u32..4, 1usize..40, 1usize..4, any::<bool>()).prop_map(|(threads, chunk, queue, fuse)| {
-        NodeConfig {
-            chunk_records: NonZeroUsize::new(chunk).unwrap(),
-            queue_chunks: NonZeroUsize::new(queue).unwrap(),
-            fuse,
-            pin: false,
-            ..NodeConfig::with_threads(threads)
-        }
+    // The records of a micro-batch, if the job runs in micro-batches.
+    let batch = prop::option::of(1u64..60);
+    let numbers = (1u32..4, 1usize..40, 1usize..4, any::<bool>(), batch);
+    numbers.prop_map(|(threads, chunk, queue, fuse, batch)| NodeConfig {
+        mode: batch.map_or(ExecutionMode::Continuous, |_| ExecutionMode::MicroBatch),
+        micro_batch: MicroBatchConfig {
+            epoch: Duration::from_millis(1),
+            records: batch.and_then(NonZeroU64::new),
+        },
+        chunk_records: NonZeroUsize::new(chunk).unwrap(),
+        queue_chunks: NonZeroUsize::new(queue).unwrap(),
+        fuse,
+        pin: false,
+        ..NodeConfig::with_threads(threads)
     })
 }
 

@@ -65,6 +65,14 @@ impl ModeChoice {
         Ok(choice)
     }
 
+    /// Returns the word for the chosen mode in settings.
+    pub fn name(&self) -> &'static str {
+        match self.batches {
+            Some(_) => ExecutionMode::MicroBatch.name(),
+            None => ExecutionMode::Continuous.name(),
+        }
+    }
+
     /// Chooses the mode of a part of a job that is spread over several processes.
     ///
     /// # Errors
@@ -107,12 +115,12 @@ impl fmt::Display for ModeChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.batches {
             Some(batches) => {
-                write!(f, "micro-batch, {:?}", batches.epoch)?;
+                write!(f, "{}, {:?}", self.name(), batches.epoch)?;
                 if let Some(records) = batches.records {
                     write!(f, " or {records} records of a source")?;
                 }
             }
-            None => f.write_str("continuous")?,
+            None => f.write_str(self.name())?,
         }
         for objection in &self.objections {
             write!(f, "\n  {objection}")?;

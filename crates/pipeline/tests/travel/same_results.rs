@@ -1,7 +1,7 @@
 //! Tests of all kinds of steps with and without serialization.
 
 use std::fmt::Debug;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,9 @@ use ardea_aggregate::{
 use ardea_connectors::collections::items;
 use ardea_connectors::for_each::for_each;
 use ardea_core::{Bounded, Parallelism, Routing, Sink, Timestamp};
-use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms};
+use ardea_engine::{
+    ExecutionMode, Job, JobConfig, MicroBatchConfig, Node, NodeConfig, Parallelisms,
+};
 use ardea_pipeline::{
     EarlyFiring, Either, JoinInterval, Local, Pipeline, Stream, Timed, WatermarkPolicy, Window,
 };
@@ -74,14 +76,20 @@ fn seen() -> impl Strategy<Value = Vec<Seen>> {
 }
 
 fn nodes() -> impl Strategy<Value = NodeConfig> {
-    (1u32..4, 1usize..20, 1usize..4, any::<bool>()).prop_map(|(threads, chunk, queue, fuse)| {
-        NodeConfig {
-            chunk_records: NonZeroUsize::new(chunk).unwrap(),
-            queue_chunks: NonZeroUsize::new(queue).unwrap(),
-            fuse,
-            pin: false,
-            ..NodeConfig::with_threads(threads)
-        }
+    // The records of a micro-batch, if the job runs in micro-batches.
+    let batch = prop::option::of(1u64..60);
+    let numbers = (1u32..4, 1usize..20, 1usize..4, any::<bool>(), batch);
+    numbers.prop_map(|(threads, chunk, queue, fuse, batch)| NodeConfig {
+        mode: batch.map_or(ExecutionMode::Continuous, |_| ExecutionMode::MicroBatch),
+        micro_batch: MicroBatchConfig {
+            epoch: Duration::from_millis(1),
+            records: batch.and_then(NonZeroU64::new),
+        },
+        chunk_records: NonZeroUsize::new(chunk).unwrap(),
+        queue_chunks: NonZeroUsize::new(queue).unwrap(),
+        fuse,
+        pin: false,
+        ..NodeConfig::with_threads(threads)
     })
 }
 
@@ -392,7 +400,12 @@ impl Case {
             }
         }
         let dag = p.program(&numbers).unwrap().dag;
-        sites::run(&dag, sites, node, choose);
+        let node = NodeConfig {
+            // Micro-batches run in one process only.
+            mode: ExecutionMode::Continuous,
+            ..node.clone()
+        };
+        sites::run(&dag, sites, &node, choose);
         found.sorted()
     }
 }
