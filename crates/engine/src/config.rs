@@ -48,7 +48,7 @@ pub struct NodeConfig {
     pub fuse: bool,
     /// Location of keyed state: memory is fastest, disk may be larger than memory.
     pub state: StateBackendConfig,
-    /// Whether the records of jobs flow at once or in micro-batches.
+    /// Execution mode of jobs: records flow at once, or in micro-batches.
     pub mode: ExecutionMode,
     /// The length of micro-batches.
     pub micro_batch: MicroBatchConfig,

@@ -297,6 +297,7 @@ mod tests {
         let now = Timestamp::from_secs(100);
         let mut batch = Batch::new(Labels::none(), now, now);
         let counters = MetricsSnapshot {
+            batches: 1,
             watermark: Timestamp::from_secs(70),
             snapshots_taken: 1,
             state_keys: 1,

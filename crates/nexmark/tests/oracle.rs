@@ -150,7 +150,6 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
             for (threads, mode) in [
                 (1, ExecutionMode::Continuous),
                 (3, ExecutionMode::Continuous),
-                (1, ExecutionMode::MicroBatch),
                 (3, ExecutionMode::MicroBatch),
             ] {
                 // With a bound on the disorder, windows close before the end of the file, and the

@@ -12,10 +12,10 @@ use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
 use crate::channels::queue::{Message, QueueSender};
 use crate::remote::RemoteSignal;
 
-mod dealing;
+mod block_routing;
 mod switching;
 
-use dealing::Dealing;
+use block_routing::BlockRouting;
 
 pub(crate) use switching::{NewLane, NewLanes};
 use switching::{SentMarkers, Switching};
@@ -31,7 +31,7 @@ pub(crate) enum Route {
     /// To the next queue that has room among `places`, whose consumers are in this process.
     Among { places: Vec<usize>, next: usize },
     /// In blocks by their position in the micro-batch.
-    Dealt(Dealing),
+    Dealt(BlockRouting),
     /// Each record to the queue of its consumer. Incomplete chunks are collected in `staged`, by
     /// consumer.
     Scatter {
@@ -129,7 +129,7 @@ impl OutputEdge {
     /// Makes the choice of consumers independent of the room in their queues, for micro-batches.
     pub(crate) fn dealt_in_order(mut self) -> Self {
         if matches!(self.route, Route::RoundRobin { .. }) {
-            self.route = Route::Dealt(Dealing::default());
+            self.route = Route::Dealt(BlockRouting::default());
         }
         self
     }

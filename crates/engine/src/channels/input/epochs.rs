@@ -53,8 +53,8 @@ impl InputSet {
         }
     }
 
-    /// Emits the end of the earliest micro-batch or epoch if all aligned queues are held. Micro-batches
-    /// end before epochs: queues at a barrier wait until the others have reached it.
+    /// Emits the end of the earliest micro-batch or epoch if all aligned queues are held.
+    /// Micro-batches end before epochs: queues at a barrier wait until the others have reached it.
     fn release(&mut self) {
         let (mut at, mut batch): (Option<Epoch>, Option<MicroBatch>) = (None, None);
         for inlet in &self.inlets {

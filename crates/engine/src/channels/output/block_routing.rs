@@ -10,14 +10,14 @@ use crate::channels::queue::{Message, QueueSender};
 /// Unlike a round robin of chunks, the result depends neither on the room in the queues nor on the
 /// division into chunks. Chunks whose layout cannot be divided are dealt whole.
 #[derive(Debug, Default)]
-pub(crate) struct Dealing {
+pub(crate) struct BlockRouting {
     /// The consumer of the present block.
     next: usize,
     /// The number of records of the present block that were sent.
     dealt: usize,
 }
 
-impl Dealing {
+impl BlockRouting {
     /// Starts a micro-batch. Its number determines the first consumer, so that short micro-batches
     /// reach all consumers.
     pub(super) fn begin(&mut self, batch: MicroBatch, consumers: usize) {
