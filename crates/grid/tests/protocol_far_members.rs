@@ -17,7 +17,8 @@ const TICK: Duration = Duration::from_millis(25);
 /// Members, and the messages between them.
 struct FarGrid {
     nodes: BTreeMap<u64, Node>,
-    /// The messages under way with their receivers and senders, by the time of arrival and a number.
+    /// The messages under way with their receivers and senders, by the time of arrival and a
+    /// number.
     underway: BTreeMap<(Duration, u64), (u64, Member, Message)>,
     sent: u64,
     now: Duration,

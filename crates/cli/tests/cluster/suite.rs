@@ -1,7 +1,7 @@
 //! Runs tests, a few at a time, since they mostly wait.
 //!
-//! Supports the common arguments of `cargo test`: parts of names, `--exact`, `--list`, `--skip`. With
-//! `--part=2/3` it runs every third test from the second one on.
+//! Supports the common arguments of `cargo test`: parts of names, `--exact`, `--list`, `--skip`.
+//! With `--part=2/3` it runs every third test from the second one on.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -6,8 +6,8 @@
 //!
 //! * `config`: settings; `pending_ops`: operations of local callers; `request_dedup`: deduplication
 //!   of requests; `resync_rate`: rate limit of resync; `chunk_flow`: limit of entries under way;
-//!   `reader`: reads from other threads; `watch_subscriber`, `watch_publisher`: the two sides of map
-//!   watches; `dirty_partitions`: partitions with unsent output; `tick`: timers.
+//!   `reader`: reads from other threads; `watch_subscriber`, `watch_publisher`: the two sides of
+//!   map watches; `dirty_partitions`: partitions with unsent output; `tick`: timers.
 
 mod chunk_flow;
 mod config;

@@ -13,8 +13,8 @@
 //!   connections, or the one that joined later. It is removed only if all its replicas are complete
 //!   elsewhere, and only one member at a time.
 //!
-//! Under load a member may install each view after the next one is decided. Its messages are then of
-//! earlier views, and others receive from it nevertheless, as long as its views advance.
+//! Under load a member may install each view after the next one is decided. Its messages are then
+//! of earlier views, and others receive from it nevertheless, as long as its views advance.
 //!
 //! A member that cannot act itself draws no conclusions: when two halves reconnect, each first
 //! learns that the other half received from none of its members.

@@ -1,7 +1,8 @@
 //! Rate limit of a member's resyncs.
 //!
 //! A member requests the entries of several partitions at a time. Their number depends on the size
-//! of the answers: many small partitions take few round trips, and large ones do not exhaust memory.
+//! of the answers: many small partitions take few round trips, and large ones do not exhaust
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

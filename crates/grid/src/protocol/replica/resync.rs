@@ -33,8 +33,8 @@ impl Default for Resync {
 }
 
 impl Resync {
-    /// Starts a resync from a stream that begins after the change `start`. There are no entries from
-    /// before the first change.
+    /// Starts a resync from a stream that begins after the change `start`. There are no entries
+    /// from before the first change.
     pub fn before_stream(start: u64) -> Self {
         let resync = Resync::default();
         Resync {
