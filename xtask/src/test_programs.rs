@@ -3,7 +3,8 @@
 //! `cargo test` runs the programs one after the other, and most of them wait for timers, processes
 //! and servers. The programs are independent: each has its own folders, ports and clusters. The
 //! output of a program goes to a file in `target/test-output`, and is printed as a whole at its
-//! end. The programs that took longest in the previous run start first.
+//! end. The programs that took longest in the previous run start first. A program that takes longer
+//! than all others runs in parts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,21 +29,46 @@ const TIME_LIMIT: Duration = Duration::from_secs(45 * 60);
 /// The time between two looks at a program that runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The programs that run in parts, and the number of their parts. They accept the option `--part`.
+const DIVIDED: &[(&str, u32)] = &[("cli/cluster", 3)];
+
 /// A test program, and the folder of its package, in which it runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Program {
     path: PathBuf,
     package: PathBuf,
+    /// The number of the part of its tests to run, from one, and the number of parts.
+    part: Option<(u32, u32)>,
 }
 
 impl Program {
     /// Returns the package and the program's name without the build's hash: the same text in every
-    /// build.
+    /// build. The name of a part ends with its number.
     fn name(&self) -> String {
+        match self.part {
+            Some((part, _)) => format!("{}-{part}", self.program_name()),
+            None => self.program_name(),
+        }
+    }
+
+    fn program_name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let name = stem.rsplit_once('-').map_or(&*stem, |(name, _)| name);
         let package = self.package.file_name().unwrap_or_default();
         format!("{}/{name}", package.to_string_lossy())
+    }
+
+    /// Returns the parts in which the program runs.
+    fn parts(self) -> Vec<Program> {
+        let name = self.program_name();
+        let Some((_, count)) = DIVIDED.iter().find(|(divided, _)| *divided == name) else {
+            return vec![self];
+        };
+        let part = |part| Program {
+            part: Some((part, *count)),
+            ..self.clone()
+        };
+        (1..=*count).map(part).collect()
     }
 }
 
@@ -104,7 +130,7 @@ fn build(args: &[String]) -> Result<Vec<Program>, String> {
     }
     programs.sort();
     programs.dedup();
-    Ok(programs)
+    Ok(programs.into_iter().flat_map(Program::parts).collect())
 }
 
 /// Returns true for a variable that `cargo run` sets for the package `xtask`. Build scripts of some
@@ -137,6 +163,7 @@ fn program_of(message: &str) -> Option<Program> {
     Some(Program {
         path,
         package: manifest.parent()?.to_owned(),
+        part: None,
     })
 }
 
@@ -206,7 +233,9 @@ fn run_one(program: &Program, outputs: &Path) -> Ended {
 /// A pipe would stay open as long as a process that the program left behind.
 fn run_into(program: &Program, log: &Path) -> io::Result<Option<ExitStatus>> {
     let log = File::create(log)?;
+    let part = program.part.map(|(part, of)| format!("--part={part}/{of}"));
     let mut child = Command::new(&program.path)
+        .args(part)
         .current_dir(&program.package)
         .env("CARGO_MANIFEST_DIR", &program.package)
         .stdin(Stdio::null())
@@ -274,6 +303,7 @@ mod tests {
         Program {
             path: format!("/t/deps/{name}-0123").into(),
             package: format!("/w/crates/{package}").into(),
+            part: None,
         }
     }
 
@@ -285,6 +315,14 @@ mod tests {
         assert_eq!(program_of(&product), None, "a program, not its tests");
         let library = message.replace("\"/t/deps/b-0123\"", "null");
         assert_eq!(program_of(&library), None);
+    }
+
+    #[test]
+    fn a_divided_program_runs_in_parts_with_names_of_their_own() {
+        let parts = program("cli", "cluster").parts();
+        let names: Vec<_> = parts.iter().map(Program::name).collect();
+        assert_eq!(names, ["cli/cluster-1", "cli/cluster-2", "cli/cluster-3"]);
+        assert_eq!(program("a", "b").parts(), [program("a", "b")]);
     }
 
     #[test]
@@ -318,6 +356,7 @@ mod tests {
         let failing = Program {
             path: "/bin/false".into(),
             package: "/".into(),
+            part: None,
         };
         assert!(!run_one(&failing, &env::temp_dir()).has_passed);
     }

@@ -169,7 +169,7 @@ fn a_grid_loses_nothing_and_never_has_two_primaries_through_faults() {
 
 #[test]
 fn a_grid_ends_if_who_was_to_stay_dies_just_when_the_other_one_leaves() {
-    let report = run_grid(900_350).unwrap_or_else(|failure| panic!("{}", failure.what));
+    let report = run_grid(900_227).unwrap_or_else(|failure| panic!("{}", failure.what));
     assert_eq!(report.ended, 1, "{report:?}");
 }
 

@@ -1,6 +1,7 @@
 //! Runs tests, a few at a time, since they mostly wait.
 //!
 //! Supports the common arguments of `cargo test`: parts of names, `--exact`, `--list`, `--skip`.
+//! With `--part=2/3` it runs every third test from the second one on.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -30,7 +31,9 @@ pub struct Test {
 /// Runs the tests that the command line selects.
 pub fn run(tests: &[Test]) -> ExitCode {
     let wanted = Wanted::of_command_line();
-    let chosen: Vec<&Test> = tests.iter().filter(|it| wanted.has(it.name)).collect();
+    let chosen = tests.iter().filter(|it| wanted.has(it.name));
+    let (first, step) = wanted.part;
+    let chosen: Vec<&Test> = chosen.skip(first - 1).step_by(step).collect();
     if wanted.only_list {
         chosen
             .iter()
@@ -94,23 +97,31 @@ pub fn run(tests: &[Test]) -> ExitCode {
 }
 
 /// The selection of tests.
-#[derive(Default)]
 struct Wanted {
     words: Vec<String>,
     skipped: Vec<String>,
     is_exact: bool,
     only_list: bool,
+    /// The number of the part to run, from one, and the number of parts.
+    part: (usize, usize),
 }
 
 impl Wanted {
     fn of_command_line() -> Self {
-        let mut wanted = Wanted::default();
+        let mut wanted = Wanted {
+            words: Vec::new(),
+            skipped: Vec::new(),
+            is_exact: false,
+            only_list: false,
+            part: (1, 1),
+        };
         let mut given = std::env::args().skip(1);
         while let Some(word) = given.next() {
             match &*word {
                 "--exact" => wanted.is_exact = true,
                 "--list" => wanted.only_list = true,
                 "--skip" => wanted.skipped.extend(given.next()),
+                word if word.starts_with("--part=") => wanted.part = part_of(word),
                 // Options for running and output are ignored.
                 option if option.starts_with('-') => {}
                 _ => wanted.words.push(word),
@@ -126,4 +137,12 @@ impl Wanted {
         };
         (self.words.is_empty() || self.words.iter().any(is)) && !self.skipped.iter().any(is)
     }
+}
+
+/// Parses the option `--part`.
+fn part_of(option: &str) -> (usize, usize) {
+    let numbers = option.trim_start_matches("--part=").split_once('/');
+    let numbers = numbers.and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));
+    let is_part = |(part, of): &(usize, usize)| (1..=*of).contains(part);
+    numbers.filter(is_part).expect("--part=NUMBER/PARTS")
 }

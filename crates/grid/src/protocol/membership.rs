@@ -410,6 +410,7 @@ impl Membership {
         if !self.is_member() {
             return;
         }
+        self.record_sign_of_life(now, from.id, theirs);
         if theirs < mine {
             self.send_view(from, &word);
             return;
@@ -419,7 +420,6 @@ impl Membership {
             return;
         }
         if self.view.as_ref().is_some_and(|view| view.has(from.id)) {
-            self.heard.insert(from.id, now);
             self.receive_from_member(now, from.id, word);
         }
     }

@@ -5,10 +5,11 @@
 //! simulation drives it in the same way as a process.
 //!
 //! * `config`: settings; `pending_ops`: operations of local callers; `request_dedup`: deduplication
-//!   of requests; `resync_rate`: rate limit of resync; `reader`: reads from other threads;
-//!   `watch_subscriber`, `watch_publisher`: the two sides of map watches; `dirty_partitions`:
-//!   partitions with unsent output; `tick`: timers.
+//!   of requests; `resync_rate`: rate limit of resync; `chunk_flow`: limit of entries under way;
+//!   `reader`: reads from other threads; `watch_subscriber`, `watch_publisher`: the two sides of
+//!   map watches; `dirty_partitions`: partitions with unsent output; `tick`: timers.
 
+mod chunk_flow;
 mod config;
 mod dirty_partitions;
 mod pending_ops;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use ardea_core::PartitionId;
 use serde::{Deserialize, Serialize};
 
+use chunk_flow::ChunkFlow;
 pub use config::NodeConfig;
 use dirty_partitions::DirtyPartitions;
 use pending_ops::{PendingOperations, Step};
@@ -132,6 +134,7 @@ pub struct Node {
     shared: Arc<Shared>,
     pending: PendingOperations,
     refill: ResyncRate,
+    chunks: ChunkFlow,
     seen: BTreeMap<MemberId, RequestDedup>,
     /// The primary of each partition and the view with which it became primary, copied from the
     /// view for fast access.
@@ -191,6 +194,7 @@ impl Node {
             shared: Arc::new(Shared::new((0..config.partitions).map(replica))),
             pending: PendingOperations::new(me, config.patience, config.retry),
             refill: ResyncRate::new(config.refill_rate, config.replica.resend),
+            chunks: ChunkFlow::new(config.replica.resend),
             council,
             touched: DirtyPartitions::new(config.partitions),
             awake: DirtyPartitions::new(config.partitions),
@@ -321,16 +325,7 @@ impl Node {
     fn hear(&mut self, now: Duration, from: Member, word: Message) {
         match word {
             Message::Consensus(word) => self.council(now, ConsensusEvent::From(from, word)),
-            Message::Replica(partition, word) => {
-                let came = ResyncRate::cost(&word);
-                self.with(now, partition, |replica, out| {
-                    replica.receive(from.id, word, out)
-                });
-                if came > 0 {
-                    self.refill.came(partition, came);
-                    self.refill(now);
-                }
-            }
+            Message::Replica(partition, word) => self.hear_replica(now, from.id, partition, word),
             Message::Request {
                 partition,
                 term: reign,
@@ -418,8 +413,10 @@ impl Node {
             None => claims.is_empty(),
         };
         if !is_known {
-            self.claims.insert(partition, claims);
-            self.claims.retain(|_, claims| !claims.is_empty());
+            match claims.is_empty() {
+                true => self.claims.remove(&partition),
+                false => self.claims.insert(partition, claims),
+            };
             self.has_claims = true;
         }
         if self.has_claims && self.touched.is_empty() {
@@ -449,7 +446,8 @@ impl Node {
     fn carry_out(&mut self, now: Duration, partition: PartitionNumber, action: ReplicaAction) {
         match action {
             ReplicaAction::SendMessage(member, word) => {
-                self.tell(member, Message::Replica(partition, word))
+                self.chunks.sent(now, member, partition, &word);
+                self.tell(member, Message::Replica(partition, word));
             }
             ReplicaAction::Answer(ticket, outcome) if ticket.member == self.me().id => {
                 self.pending.ended(now, ticket.number, None, outcome);
@@ -577,16 +575,6 @@ impl Node {
         self.pending.give_up();
         self.tell_ended();
         self.actions.push(NodeAction::Out);
-    }
-
-    fn refill(&mut self, now: Duration) {
-        let wants = |partition: &PartitionNumber| {
-            let replica = self.shared.replica(*partition);
-            replica.is_some_and(|replica| replica.wants_entries())
-        };
-        for partition in self.refill.next(now, wants) {
-            self.with(now, partition, Replica::pull);
-        }
     }
 }
 

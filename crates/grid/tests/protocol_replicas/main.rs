@@ -3,6 +3,7 @@
 
 mod again;
 mod any_order;
+mod empty;
 mod room;
 mod successors;
 
@@ -275,6 +276,7 @@ fn without_synchronous_backups_no_copy_is_whole_that_is_ahead_of_another() {
     let mut bench = Bench::new(3, config, u64::MAX);
     let whole = [holder(1, 1), holder(2, 1)];
     bench.install(&record(1, 1, &whole, &[]));
+    bench.put(1, "first", "value");
     bench.calm();
     bench.put(1, "key", "value");
     bench.install(&record(2, 1, &whole, &[holder(3, 2)]));

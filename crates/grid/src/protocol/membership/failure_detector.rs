@@ -13,6 +13,9 @@
 //!   connections, or the one that joined later. It is removed only if all its replicas are complete
 //!   elsewhere, and only one member at a time.
 //!
+//! Under load a member may install each view after the next one is decided. Its messages are then
+//! of earlier views, and others receive from it nevertheless, as long as its views advance.
+//!
 //! A member that cannot act itself draws no conclusions: when two halves reconnect, each first
 //! learns that the other half received from none of its members.
 
@@ -21,7 +24,7 @@ use std::time::Duration;
 
 use super::Membership;
 use crate::protocol::MemberId;
-use crate::protocol::view::View;
+use crate::protocol::view::{View, ViewNumber};
 
 /// The reported connectivity, and the time since which this member can judge it.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,8 @@ pub(super) struct Connectivity {
     told: BTreeMap<MemberId, BTreeSet<MemberId>>,
     /// Per member, its last report in earlier views.
     before: BTreeMap<MemberId, BTreeSet<MemberId>>,
+    /// Per member, the latest view of its messages.
+    reached: BTreeMap<MemberId, ViewNumber>,
     /// Start of the period in which this member has held a lease without a significant gap, and the
     /// last time at which it did.
     acts: Option<(Duration, Duration)>,
@@ -47,7 +52,13 @@ impl Connectivity {
     pub fn begin_anew(&mut self, view: &View) {
         self.before.append(&mut self.told);
         self.before.retain(|id, _| view.has(*id));
+        self.reached.retain(|id, _| view.has(*id));
         self.strained = None;
+    }
+
+    /// Returns true if `member` has sent a ping in this view.
+    pub fn has_reported(&self, member: MemberId) -> bool {
+        self.told.contains_key(&member)
     }
 
     /// Returns true if `member` has reported to receive from `other`, in this view or, before its
@@ -59,6 +70,26 @@ impl Connectivity {
 }
 
 impl Membership {
+    /// Records a message that a member sent in the view `number`.
+    ///
+    /// A message of an earlier view counts only if the sender's view has advanced. A member that
+    /// receives no views is useless.
+    pub(super) fn record_sign_of_life(
+        &mut self,
+        now: Duration,
+        from: MemberId,
+        number: ViewNumber,
+    ) {
+        let Some(view) = self.view.as_ref().filter(|view| view.has(from)) else {
+            return;
+        };
+        let reached = self.hearing.reached.entry(from).or_default();
+        if number >= view.number || number > *reached {
+            self.heard.insert(from, now);
+        }
+        *reached = number.max(*reached);
+    }
+
     /// Returns the members from which this member receives.
     pub(super) fn heard_now(&self, now: Duration) -> Vec<MemberId> {
         let members = self.view.iter().flat_map(|view| &view.members);

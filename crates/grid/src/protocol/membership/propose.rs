@@ -42,13 +42,11 @@ impl Membership {
         if first.is_none_or(|first| first.id != self.me.id) && !is_left {
             return;
         }
-        let facts = self.facts(now, &view);
-        // Completed resyncs are gathered for a while, so that each does not cause a view of its
-        // own.
-        if now < self.installed_at + self.config.heartbeat * 2 && self.can_wait(&view, &facts) {
+        if self.is_early(now, &view) && self.can_wait(&view, &gone) {
             self.has_news = true;
             return;
         }
+        let facts = self.facts(now, &view);
         // A pending vote has to be brought to a decision, even if no other view is needed.
         if self.voter.voted.is_some() || successor(&view, &facts).is_some() {
             self.begin(now, &view);
@@ -63,18 +61,33 @@ impl Membership {
             gone: self.unwanted(now),
             joining: joining.map(|(member, _)| member.clone()).collect(),
             leaving: leaving.filter(|id| view.has(*id)).collect(),
-            claims: self.valid_claims(view),
+            claims: self.valid_claims(view).copied().collect(),
         }
     }
 
+    /// Returns true if a view that can wait is not due yet.
+    ///
+    /// Completed resyncs are gathered for a while, so that each does not cause a view of its own.
+    /// Members under load get the time to install a view before the next one.
+    fn is_early(&self, now: Duration, view: &View) -> bool {
+        let since = now.saturating_sub(self.installed_at);
+        let has_view = |member: &Member| {
+            let id = member.id;
+            id == self.me.id || self.hearing.has_reported(id) || self.is_taken_for_gone(now, id)
+        };
+        since < self.config.heartbeat * 2
+            || (since < self.config.silence && !view.members.iter().all(has_view))
+    }
+
     /// Returns true if the only reason for another view is completed resyncs.
-    fn can_wait(&self, view: &View, facts: &ReconfigurationInputs) -> bool {
+    fn can_wait(&self, view: &View, gone: &BTreeSet<MemberId>) -> bool {
         let is_filled = |claim: &ReplicaClaim| matches!(claim.promise, SyncState::Completed(_));
-        facts.gone.is_empty()
-            && facts.joining.is_empty()
-            && facts.leaving.is_subset(&view.leaving)
-            && facts.claims.iter().all(is_filled)
+        let is_known = |id: &MemberId| view.leaving.contains(id) || !view.has(*id);
+        gone.is_empty()
+            && self.joining.is_empty()
+            && self.leaving.iter().all(is_known)
             && self.voter.voted.is_none()
+            && self.valid_claims(view).all(is_filled)
     }
 
     pub(super) fn is_taken_for_gone(&self, now: Duration, member: MemberId) -> bool {
@@ -89,15 +102,14 @@ impl Membership {
         ids.filter(|id| self.is_taken_for_gone(now, *id)).collect()
     }
 
-    pub(super) fn valid_claims(&self, view: &View) -> BTreeSet<ReplicaClaim> {
+    /// Returns the claims of primaries about their own partitions.
+    fn valid_claims<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a ReplicaClaim> {
         let is_of = |by: &MemberId, claim: &ReplicaClaim| {
             let record = view.records.get(claim.partition as usize);
             record.is_some_and(|record| record.primary() == Some(*by))
         };
         let all = self.claims.iter();
-        all.flat_map(|(by, claims)| claims.iter().filter(move |claim| is_of(by, claim)))
-            .copied()
-            .collect()
+        all.flat_map(move |(by, claims)| claims.iter().filter(move |claim| is_of(by, claim)))
     }
 
     fn begin(&mut self, now: Duration, view: &View) {

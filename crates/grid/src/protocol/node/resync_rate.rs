@@ -1,4 +1,8 @@
 //! Rate limit of a member's resyncs.
+//!
+//! A member requests the entries of several partitions at a time. Their number depends on the size
+//! of the answers: many small partitions take few round trips, and large ones do not exhaust
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,8 +11,12 @@ use crate::protocol::reconfiguration::PartitionNumber;
 use crate::protocol::replica::{ReplicaBody, ReplicaMessage};
 use crate::protocol::store::Store;
 
-/// Maximum number of concurrent resyncs.
-const AT_A_TIME: usize = 8;
+/// Minimum and maximum number of outstanding requests.
+const MIN_REQUESTS: usize = 8;
+const MAX_REQUESTS: usize = 256;
+
+/// Desired size of all outstanding answers, in bytes.
+const ANSWER_BYTES: u64 = 2 << 20;
 
 /// Inverse of the burst size in seconds: a tenth of a second's budget may be saved up.
 const BURST: u64 = 10;
@@ -23,6 +31,8 @@ pub(super) struct ResyncRate {
     filling: BTreeSet<PartitionNumber>,
     /// Outstanding requests and their times.
     asked: BTreeMap<PartitionNumber, Duration>,
+    /// Maximum number of outstanding requests at present.
+    window: usize,
 }
 
 impl ResyncRate {
@@ -33,6 +43,7 @@ impl ResyncRate {
             patience,
             filling: BTreeSet::new(),
             asked: BTreeMap::new(),
+            window: MIN_REQUESTS,
         }
     }
 
@@ -64,9 +75,13 @@ impl ResyncRate {
         }
     }
 
-    /// Records the arrival of a chunk.
+    /// Records the arrival of a chunk. Keys are spread by hash, so other chunks have similar sizes.
     pub fn came(&mut self, partition: PartitionNumber, bytes: u64) {
         self.asked.remove(&partition);
+        let fitting = usize::try_from(ANSWER_BYTES / bytes.max(1)).unwrap_or(MAX_REQUESTS);
+        let fitting = fitting.clamp(MIN_REQUESTS, MAX_REQUESTS);
+        // Doubles per round trip at most.
+        self.window = fitting.min(self.window + 1);
         self.purse = self
             .purse
             .saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -83,7 +98,7 @@ impl ResyncRate {
         if self.purse <= 0 {
             return Vec::new();
         }
-        let free = AT_A_TIME.saturating_sub(self.asked.len());
+        let free = self.window.saturating_sub(self.asked.len());
         let is_due =
             |partition: &PartitionNumber| !self.asked.contains_key(partition) && wants(partition);
         let next: Vec<_> = self
@@ -116,8 +131,34 @@ mod tests {
                 refill.came(partition, 100);
             }
         }
-        let most = 10_000 + 1_000 / BURST + 100 * AT_A_TIME as u64;
+        let most = 10_000 + 1_000 / BURST + 100 * refill.window as u64;
         assert!((9_000..=most).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn many_small_partitions_take_few_round_trips_and_large_ones_are_requested_a_few_at_a_time() {
+        let mut refill = ResyncRate::new(1 << 40, Duration::from_secs(1));
+        let left = std::cell::RefCell::new((0..1024).collect::<BTreeSet<_>>());
+        refill.is_filling((0..1024).collect());
+        let mut trips = 0;
+        while !left.borrow().is_empty() {
+            let asked = refill.next(Duration::ZERO, |partition| {
+                left.borrow().contains(partition)
+            });
+            assert!((1..=MAX_REQUESTS).contains(&asked.len()));
+            for partition in asked {
+                left.borrow_mut().remove(&partition);
+                refill.came(partition, 1_000);
+            }
+            trips += 1;
+        }
+        assert!(trips < 12, "{trips}");
+        let asked = refill.next(Duration::ZERO, |_| true);
+        assert_eq!(asked.len(), MAX_REQUESTS);
+        refill.came(asked[0], ANSWER_BYTES / 10);
+        assert_eq!(refill.window, 10);
+        refill.came(asked[1], ANSWER_BYTES);
+        assert_eq!(refill.window, MIN_REQUESTS);
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Replica {
         }
         backup.course = Some(course);
         if backup.filling.is_some() {
-            backup.filling = Some(Resync::default());
+            backup.filling = Some(Resync::before_stream(start));
             self.wipe(start);
         } else {
             // All changes up to the start are settled. Later ones up to `inherited` may be: the

@@ -33,6 +33,16 @@ impl Default for Resync {
 }
 
 impl Resync {
+    /// Starts a resync from a stream that begins after the change `start`. There are no entries
+    /// from before the first change.
+    pub fn before_stream(start: u64) -> Self {
+        let resync = Resync::default();
+        Resync {
+            next: resync.next.filter(|_| start > 0),
+            ..resync
+        }
+    }
+
     /// Returns true if there are entries left to request.
     pub fn wants(&self) -> bool {
         self.next.is_some()
