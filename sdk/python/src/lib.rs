@@ -11,6 +11,7 @@
 //!   the interpreter of this process; `process_function`: in processes of their own;
 //!   `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
+//! * `topology`: topologies of spouts and bolts;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
 //!   a cluster; `failure`: errors as exceptions.
 //!
@@ -34,6 +35,7 @@ mod python_function;
 mod row_reader;
 mod row_writer;
 mod run;
+mod topology;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -72,6 +74,9 @@ mod _ardea {
 
     #[pymodule_export]
     use super::run::run;
+
+    #[pymodule_export]
+    use super::topology::{main_topology, run_topology};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
