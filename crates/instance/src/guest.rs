@@ -65,11 +65,19 @@ impl GuestResults<'_> {
     pub fn emit(&mut self, row: u32, time: Timestamp, value: &[u8]) -> Result<(), GuestError> {
         self.writer.emit(row, time, value);
         if self.writer.byte_len() >= PART_BYTES {
-            let head = self.head.flags(self.head.flags | FLAG_MORE);
-            let payload = self.writer.finish();
-            self.socket.send(&InstanceFrame::new(head, payload))?;
+            self.send_part()?;
         }
         Ok(())
+    }
+
+    /// Sends the present part. Further results of the batch or watermark follow.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn send_part(&mut self) -> Result<(), GuestError> {
+        let head = self.head.flags(self.head.flags | FLAG_MORE);
+        let payload = self.writer.finish();
+        Ok(self.socket.send(&InstanceFrame::new(head, payload))?)
     }
 
     /// Reports a row that could not be processed: the host handles it by the step's policy.

@@ -8,8 +8,8 @@
 //! * `plan`: the form of plans;
 //! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
-//!   the interpreter of this process; `process_function`: in processes of their own;
-//!   `function_step`, `keyed_step`: their processors;
+//!   the interpreter of this process; `process_function`, `keyed_process`: in processes of their
+//!   own; `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
 //! * `topology`: topologies of spouts and bolts;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
@@ -27,6 +27,7 @@ mod connectors;
 mod failure;
 mod function;
 mod function_step;
+mod keyed_process;
 mod keyed_step;
 mod lowering;
 mod plan;
