@@ -248,7 +248,7 @@ COUNT = """
             ctx.clear_state()
 
     def counted(process):
-        numbers = p.read(a.generate.sequence(4000))
+        numbers = p.read(a.generate.at_rate(4000, limit=4000))
         timed = numbers.with_column("key", a.col("number") % 40).with_timestamps(
             a.col("number").cast("timestamp[s]"), max_ahead=None
         )

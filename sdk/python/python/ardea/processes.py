@@ -36,10 +36,9 @@ def served_component() -> Optional[str]:
     return _SERVED_COMPONENT
 
 
-def component_command(name: str, words: List[str]) -> List[str]:
-    """Returns the command of the processes of a component: the job's command line ``words``, with the
-    name of the component."""
-    return ["env", f"{_COMPONENT_VARIABLE}={name}", *words]
+def component_variables(name: str) -> Dict[str, str]:
+    """Returns the environment variables of the processes of a component."""
+    return {_COMPONENT_VARIABLE: name}
 
 
 def serve(plan: Plan) -> NoReturn:

@@ -178,9 +178,10 @@ class TopologyBuilder:
         words = processes.words(module, commands.arguments()) if self._classes else []
 
         def with_command(component: Dict[str, Any]) -> Dict[str, Any]:
-            if component["component"] != "process":
+            name = component["name"]
+            if name not in self._classes:
                 return component
-            return {**component, "command": processes.component_command(component["name"], words)}
+            return {**component, "command": words, "env": processes.component_variables(name)}
 
         description = {
             "name": self.name,
