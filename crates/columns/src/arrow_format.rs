@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Result, Timestamp};
 use ardea_instance::protocol::{ColumnBatchWriter, ResultReader, RowFailure, Violation};
-use ardea_instance::{BatchFormat, EncodedBatch, UnencodableRecord};
+use ardea_instance::{BatchFormat, BatchLayout, EncodedBatch, UnencodableRecord};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
@@ -95,6 +95,30 @@ pub fn read_stream(stream: &[u8]) -> Result<RecordBatch, Violation> {
     }
 }
 
+impl BatchLayout for ArrowFormat {
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
+        let (start, count) = (rows.start as usize, rows.len());
+        // The payload was written by this process, so it can be read.
+        let payload = Self::batch_of(&batch.payload).ok().and_then(|mut batch| {
+            drop(batch.take_front(start));
+            Self::payload_of(&batch.take_front(count)).ok()
+        });
+        EncodedBatch {
+            records: count as u32,
+            position: batch.position + u64::from(rows.start),
+            payload: payload.unwrap_or_default(),
+        }
+    }
+
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
+        let batch = Self::batch_of(&batch.payload).ok();
+        let record = batch
+            .filter(|batch| (row as usize) < batch.len())
+            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
+        record.unwrap_or_default().into_bytes()
+    }
+}
+
 impl BatchFormat for ArrowFormat {
     fn name(&self) -> &'static str {
         "arrow"
@@ -121,28 +145,6 @@ impl BatchFormat for ArrowFormat {
             position,
             payload: Self::payload_of(&front)?,
         }))
-    }
-
-    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
-        let (start, count) = (rows.start as usize, rows.len());
-        // The payload was written by this process, so it can be read.
-        let payload = Self::batch_of(&batch.payload).ok().and_then(|mut batch| {
-            drop(batch.take_front(start));
-            Self::payload_of(&batch.take_front(count)).ok()
-        });
-        EncodedBatch {
-            records: count as u32,
-            position: batch.position + u64::from(rows.start),
-            payload: payload.unwrap_or_default(),
-        }
-    }
-
-    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
-        let batch = Self::batch_of(&batch.payload).ok();
-        let record = batch
-            .filter(|batch| (row as usize) < batch.len())
-            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
-        record.unwrap_or_default().into_bytes()
     }
 
     fn accept(&mut self, payload: &[u8], rows: u32) -> Result<Vec<RowFailure>, Violation> {

@@ -122,6 +122,7 @@ impl GuestInstance for FunctionGuest {
             state: false,
             watermarks: false,
             rings: true,
+            roles: vec!["step".into()],
         }
     }
 

@@ -2,7 +2,9 @@
 //! the test.
 
 mod groupings;
+mod guest;
 mod halves;
+mod in_process;
 mod mistakes;
 mod parts;
 mod processes;
