@@ -11,7 +11,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::fd_socket;
 use crate::protocol::{
     EmitWriter, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    GuestFailure, GuestHello, HeldRow, InstanceConfiguration, InstanceFrame, InstanceRole,
+    GuestFailure, GuestHello, PendingRow, InstanceConfiguration, InstanceFrame, InstanceRole,
     ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck,
     UserMetric, Violation, read_message_outcomes, write_tuple_acks,
 };
@@ -79,10 +79,10 @@ impl GuestResults<'_> {
     }
 
     /// Holds a row of a bolt: it is answered later, by [`GuestEmits::settle`].
-    pub fn hold(&mut self, row: u32) -> HeldRow {
+    pub fn hold(&mut self, row: u32) -> PendingRow {
         self.writer.hold(row);
         let batch = self.head.sequence;
-        HeldRow { batch, row }
+        PendingRow { batch, row }
     }
 
     /// Returns the writer of the present part, for formats of columns.
@@ -113,7 +113,7 @@ impl GuestEmits<'_> {
     /// # Errors
     /// If the host is gone.
     pub fn emit_tracked(&mut self, message: u64, value: &[u8]) -> Result<(), GuestError> {
-        let anchor = HeldRow {
+        let anchor = PendingRow {
             batch: message,
             row: 0,
         };
@@ -124,7 +124,7 @@ impl GuestEmits<'_> {
     ///
     /// # Errors
     /// If the host is gone.
-    pub fn emit(&mut self, anchors: &[HeldRow], value: &[u8]) -> Result<(), GuestError> {
+    pub fn emit(&mut self, anchors: &[PendingRow], value: &[u8]) -> Result<(), GuestError> {
         self.writer.push(anchors, value);
         if self.writer.byte_len() >= PART_BYTES {
             self.send(self.head.flags | FLAG_MORE, 0)?;

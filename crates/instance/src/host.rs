@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use crate::command::InstanceCommand;
 use crate::errors;
+use crate::user_metrics;
 use crate::format::BatchLayout;
 use crate::process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
     log_to_stderr,
 };
-use crate::protocol::{ComponentConfiguration, InstanceConfiguration, InstanceFrame, Violation};
+use crate::protocol::{ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation};
 use crate::session::{InstanceSession, SessionError, SessionPhase, SessionSettings, Suspects};
 
 /// First delay before a restart of the process, and the longest.
@@ -24,7 +25,7 @@ const FAILED_STARTS: u32 = 3;
 
 /// The reaction to the end of a process that was not stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeathPolicy {
+pub enum RestartPolicy {
     /// The process is restarted.
     Restart,
     /// The attempt of the job fails if the process has state; otherwise it is restarted.
@@ -114,7 +115,7 @@ pub enum HostEvent {
 pub struct InstanceHost {
     shared: SharedParts,
     context: InstanceContext,
-    on_death: DeathPolicy,
+    on_death: RestartPolicy,
     session: InstanceSession,
     child: Option<ChildHandle>,
     events: VecDeque<ChildEvent>,
@@ -132,7 +133,7 @@ impl InstanceHost {
         shared: SharedParts,
         context: &InstanceContext,
         configuration: InstanceConfiguration,
-        on_death: DeathPolicy,
+        on_death: RestartPolicy,
     ) -> Result<Self> {
         let settings = SessionSettings {
             window_batches: shared.command.window_batches,
@@ -196,6 +197,12 @@ impl InstanceHost {
             None => return Ok(None),
             Some(ChildEvent::Frame(frame)) => match self.session.on_frame(frame) {
                 Ok(None) => HostEvent::Answered,
+                Ok(Some(frame)) if frame.head.kind == FrameType::Metric => {
+                    let metric = frame.read_json();
+                    let recorded = metric.and_then(|it| user_metrics::record(&self.context, it));
+                    recorded.map_err(|violation| self.broken(violation))?;
+                    HostEvent::Answered
+                }
                 Ok(Some(frame)) => HostEvent::Received(frame),
                 Err(error) => return Err(errors::failed(command, error)),
             },
@@ -228,9 +235,9 @@ impl InstanceHost {
         let records = errors::in_flight(&self.session.on_death(layout), layout);
         self.failed_starts = if was_seen { 0 } else { self.failed_starts + 1 };
         let is_failure = match self.on_death {
-            DeathPolicy::Restart => false,
-            DeathPolicy::FailWithState => has_state,
-            DeathPolicy::Fail => true,
+            RestartPolicy::Restart => false,
+            RestartPolicy::FailWithState => has_state,
+            RestartPolicy::Fail => true,
         };
         if is_failure || self.failed_starts >= FAILED_STARTS {
             return Err(errors::died(&command, end, &records));

@@ -14,8 +14,9 @@
 //! * [`BatchFormat`], [`JsonFormat`]: the formats of records;
 //! * [`InstanceHost`]: session, process and restarts of an instance; [`ProcessState`]: its state in
 //!   snapshots;
-//! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has the spouts
-//!   and bolts;
+//! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has spouts and
+//!   bolts;
+//! * [`user_metrics_of`]: metrics of user code;
 //! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
 //! * [`check`]: the conformance kit, which plays the host against any command.
 //!
@@ -45,11 +46,12 @@ mod processor;
 mod rings;
 mod saved_state;
 mod session;
+mod user_metrics;
 
 pub use command::InstanceCommand;
 pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
 pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
-pub use host::{DeathPolicy, HostEvent, InstanceHost, SharedParts};
+pub use host::{RestartPolicy, HostEvent, InstanceHost, SharedParts};
 pub use json_format::JsonFormat;
 pub use process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
@@ -60,3 +62,4 @@ pub use saved_state::ProcessState;
 pub use session::{
     InFlight, InstanceSession, ReadyItem, SessionError, SessionPhase, SessionSettings, Suspects,
 };
+pub use user_metrics::user_metrics_of;

@@ -12,7 +12,7 @@ use ardea_operators::RecordErrors;
 
 use crate::command::InstanceCommand;
 use crate::format::{BatchFormat, EncodedBatch, UnencodableRecord};
-use crate::host::{DeathPolicy, InstanceHost, SharedParts};
+use crate::host::{RestartPolicy, InstanceHost, SharedParts};
 use crate::process::OutputSink;
 use crate::protocol::RowFailure;
 use crate::saved_state::ProcessState;
@@ -238,8 +238,8 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
         let configuration = self.shared.configuration(context, self.is_keyed, format);
         self.state = ProcessState::new(context.instance);
         let on_death = match self.keeps_state() {
-            true => DeathPolicy::FailWithState,
-            false => DeathPolicy::Restart,
+            true => RestartPolicy::FailWithState,
+            false => RestartPolicy::Restart,
         };
         let shared = self.shared.clone();
         // The process starts while other instances are restored.

@@ -16,7 +16,7 @@ pub use batch::{
 };
 pub use components::{
     ComponentConfiguration, ComponentInput, ComponentOutput, EmitReader, EmitWriter, EmittedTuple,
-    HeldRow, InstanceRole, MetricKind, SPOUT_IS_DONE, TupleAck, UserMetric, read_message_outcomes,
+    PendingRow, InstanceRole, MetricKind, SPOUT_IS_DONE, TupleAck, UserMetric, read_message_outcomes,
     read_tuple_acks, write_message_outcomes, write_tuple_acks,
 };
 pub use frame::{

@@ -105,9 +105,9 @@ pub trait Spout: Send {
         let _ = message;
     }
 
-    /// Prepares the state for the snapshot at the end of `epoch`; `None` is the last snapshot, after
-    /// the last tuple. Returns false if the state is not ready: then called again, when
-    /// [`ComponentContext::waker`] is woken at the latest. Emitted tuples belong to the epoch.
+    /// Prepares the state for the snapshot at the end of `epoch`; `None` is the last snapshot,
+    /// after the last tuple. Returns false if the state is not ready: then called again, at the
+    /// latest when [`ComponentContext::waker`] is woken. Emitted tuples belong to the epoch.
     ///
     /// For a spout whose state is elsewhere, such as in another process.
     fn prepare_snapshot(

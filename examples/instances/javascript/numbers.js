@@ -2,7 +2,7 @@
 // checkpoints, and failed numbers are emitted again. See docs/topologies.md.
 
 'use strict';
-const { DONE, serveSpout } = require('./topology.js');
+const { DONE, metric, serveSpout } = require('./topology.js');
 
 const PARTITIONS = 1024;
 let end, instances;
@@ -21,12 +21,15 @@ serveSpout({
   },
   next(limit, out) {
     const restored = this.state.get(`${position.partition}:next`);
-    for (let left = limit; left > 0; left--) {
-      if (failed.length === 0 && restored.value >= end) return DONE;
+    let emitted = 0;
+    while (emitted < limit && (failed.length > 0 || restored.value < end)) {
       const number = failed.pop() ?? restored.value;
       if (number === restored.value) restored.value += instances;
       out.emit(number, 0, number % 10, number);
+      emitted++;
     }
+    if (emitted === 0) return DONE;
+    metric('numbers', 'counter', emitted);
     return 0;
   },
   fail(message) { failed.push(Number(message)); },

@@ -15,7 +15,7 @@
 const { write, read, Reader, json, u32, sized, sendState, restore } = require('./instance.js');
 
 const HELLO = 1, CONFIGURE = 2, RESTORE = 3, READY = 4, BATCH = 5, RESULT = 6, WATERMARK = 7, BARRIER = 8;
-const COMMIT = 10, STOP = 11, ERROR = 14, EMIT = 16, ACKS = 17, NEXT = 18, TICK = 19;
+const COMMIT = 10, STOP = 11, ERROR = 14, EMIT = 16, ACKS = 17, NEXT = 18, TICK = 19, METRIC = 20;
 const MORE = 1, DONE = -1;
 const EMPTY = Buffer.alloc(0);
 
@@ -98,4 +98,7 @@ function serve(role, component) {
   }
 }
 
-module.exports = { DONE, serveBolt: (bolt) => serve('bolt', bolt), serveSpout: (spout) => serve('spout', spout) };
+// Reports a metric: the value of a counter is added, that of a gauge replaces the earlier one.
+function metric(name, kind, value) { write(METRIC, 0, 0n, json({ name, kind, value })); }
+
+module.exports = { DONE, metric, serveBolt: (bolt) => serve('bolt', bolt), serveSpout: (spout) => serve('spout', spout) };

@@ -11,7 +11,7 @@ const JAVASCRIPT: &str = concat!(
     "/../../examples/instances/javascript"
 );
 /// The number of numbers; each remainder by ten occurs equally often.
-const END: u64 = 200_000;
+const END: u64 = 400_000;
 
 /// A spout and a bolt in JavaScript, and bolts that count and print.
 fn topology() -> String {
@@ -59,6 +59,9 @@ pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
         let job = arena.look("remainders");
         job.is_some_and(|it| it["ending"] == "finished")
     };
+    arena.until("a metric of user code", || {
+        arena.metric("remainders", "numbers", "ardea_user_numbers_total") > 0.0
+    });
     let mut kills = 0;
     for _ in 0..3 {
         let before = committed();

@@ -77,7 +77,7 @@ pub struct ComponentConfiguration {
 
 /// A tuple that a bolt holds: its row in a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct HeldRow {
+pub struct PendingRow {
     /// The sequence of the batch. In an EMIT of a spout: the id of the message.
     pub batch: u64,
     /// The row.
@@ -88,7 +88,7 @@ pub struct HeldRow {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmittedTuple<'a> {
     /// The held tuples that the tuple is anchored to; of a spout at most one, with the message id.
-    pub anchors: Vec<HeldRow>,
+    pub anchors: Vec<PendingRow>,
     /// The tuple.
     pub value: &'a [u8],
 }
@@ -129,7 +129,7 @@ impl<'a> EmitReader<'a> {
         let mut anchors = Vec::with_capacity(count.min(self.reader.left() / 12));
         for _ in 0..count {
             let (batch, row) = (self.reader.u64()?, self.reader.u32()?);
-            anchors.push(HeldRow { batch, row });
+            anchors.push(PendingRow { batch, row });
         }
         let value = self.reader.sized()?;
         Ok(Some(EmittedTuple { anchors, value }))
@@ -165,7 +165,7 @@ impl Default for EmitWriter {
 
 impl EmitWriter {
     /// Appends a tuple.
-    pub fn push(&mut self, anchors: &[HeldRow], value: &[u8]) {
+    pub fn push(&mut self, anchors: &[PendingRow], value: &[u8]) {
         self.payload
             .extend_from_slice(&(anchors.len() as u32).to_le_bytes());
         for anchor in anchors {
@@ -225,7 +225,7 @@ pub fn read_message_outcomes(payload: &[u8]) -> Result<Vec<(u64, bool)>, Violati
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TupleAck {
     /// The tuple.
-    pub held: HeldRow,
+    pub held: PendingRow,
     /// The reason of the failure; `None` if the tuple was acked.
     pub failure: Option<String>,
 }
@@ -257,7 +257,7 @@ pub fn read_tuple_acks(payload: &[u8]) -> Result<Vec<TupleAck>, Violation> {
         let is_acked = reader.u8()? != 0;
         let reason = String::from_utf8_lossy(reader.sized()?).into_owned();
         acks.push(TupleAck {
-            held: HeldRow { batch, row },
+            held: PendingRow { batch, row },
             failure: (!is_acked).then_some(reason),
         });
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn emitted_tuples_are_read_as_they_were_written() {
-        let anchors = [HeldRow { batch: 7, row: 1 }, HeldRow { batch: 9, row: 0 }];
+        let anchors = [PendingRow { batch: 7, row: 1 }, PendingRow { batch: 9, row: 0 }];
         let mut writer = EmitWriter::default();
         writer.push(&anchors, b"[0]");
         writer.push(&[], b"[1]");
@@ -309,7 +309,7 @@ mod tests {
         let outcomes = [(7, true), (u64::MAX, false)];
         let payload = write_message_outcomes(&outcomes);
         assert_eq!(read_message_outcomes(&payload).unwrap(), outcomes);
-        let held = HeldRow { batch: 3, row: 4 };
+        let held = PendingRow { batch: 3, row: 4 };
         let acks = [None, Some("no".to_owned())].map(|failure| TupleAck { held, failure });
         assert_eq!(read_tuple_acks(&write_tuple_acks(&acks)).unwrap(), acks);
     }

@@ -1,39 +1,35 @@
 //! A bolt whose instance is a process.
 
+mod answers;
+mod checkpoint;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
-    StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
+    Progress, Result, Timestamp, Watermark,
 };
 use ardea_instance::protocol::{
-    ComponentConfiguration, ComponentInput, EmitReader, FrameType, HeldRow, InstanceFrame,
-    InstanceRole, NOT_ANCHORED, ResultReader, RowBatchWriter, Violation, read_tuple_acks,
+    ComponentConfiguration, ComponentInput, InstanceRole, PendingRow, RowBatchWriter,
 };
 use ardea_instance::{
-    BatchLayout, DeathPolicy, EncodedBatch, HostEvent, InstanceHost, ProcessState, ReadyItem,
-    RowLayout, SharedParts,
+    EncodedBatch, InstanceHost, ProcessState, RestartPolicy, RowLayout, SharedParts,
 };
 
-use super::json_tuple::{ReceivedTuple, write_tuple};
+use super::json_tuple::write_tuple;
 use super::rows::{SentTuple, SentTuples};
-use super::{names, outputs_of, stream_at, unopened};
+use super::{names, outputs_of, unopened};
 use crate::ack_batcher::AckBatcher;
 use crate::batch::TupleBatch;
 use crate::collector::{AckBookkeeping, Collector, PendingTuple};
 use crate::compile::BoltWiring;
-use crate::emitter::{Emitter, StreamPlan};
-use crate::failure::{Failure, Outcome};
+use crate::emitter::Emitter;
 use crate::grouping::write_key;
 use crate::state::{ComponentState, StatefulComponent, UNSAVED_ACKS};
 use crate::tuple::{Origin, Tuples};
-
-/// The maximum number of tuples that an instance holds.
-const MAX_HELD: usize = 1 << 20;
 
 /// The process of an instance, and its tuples.
 struct ProcessBolt {
@@ -43,7 +39,7 @@ struct ProcessBolt {
     /// Tuples that the process has not answered.
     sent: SentTuples,
     /// Tuples that the process holds.
-    held: HashMap<HeldRow, PendingTuple>,
+    held: HashMap<PendingRow, PendingTuple>,
 }
 
 impl ProcessBolt {
@@ -94,14 +90,6 @@ impl Running {
         }
         outcome
     }
-}
-
-/// The outcome of a row.
-#[derive(Clone, Debug)]
-enum RowOutcome {
-    Acked,
-    Held,
-    Failed(String),
 }
 
 impl ProcessBoltProcessor {
@@ -189,198 +177,6 @@ impl ProcessBoltProcessor {
         }
     }
 
-    fn on_event(&mut self, event: HostEvent) -> Result<()> {
-        match event {
-            HostEvent::Answered => loop {
-                let item = self.bolt.host()?.session_mut().take_answered();
-                let Some(item) = item else { return Ok(()) };
-                self.on_item(item)?;
-            },
-            HostEvent::Received(frame) => match frame.head.kind {
-                FrameType::Emit => self.on_emit(&frame),
-                FrameType::Acks => self.on_acks(&frame),
-                _ => Ok(()),
-            },
-            HostEvent::Restarted => self.fail_held(),
-            HostEvent::Ended => Ok(()),
-        }
-    }
-
-    fn on_item(&mut self, item: ReadyItem) -> Result<()> {
-        match item {
-            ReadyItem::Results {
-                sequence,
-                batch,
-                payloads,
-            } => self.on_results(sequence, &batch, &payloads),
-            ReadyItem::Poisoned(batch) => {
-                let deaths = self.shared.suspects.deaths(&batch);
-                let reason = format!("its process died {deaths} times while it had this tuple");
-                self.settle(0, &batch, &[RowOutcome::Failed(reason)])
-            }
-            ReadyItem::State(epoch, payloads) => {
-                let bolt = &mut *self.bolt;
-                let host = bolt.host.as_ref().ok_or_else(unopened)?;
-                let taken = bolt.state.replace(epoch, payloads);
-                taken.map_err(|violation| host.broken(violation))
-            }
-            ReadyItem::Watermark(..) | ReadyItem::Marker(_) => Ok(()),
-        }
-    }
-
-    /// Emits the tuples of an answered batch, and settles its rows.
-    fn on_results(
-        &mut self,
-        sequence: u64,
-        batch: &EncodedBatch,
-        payloads: &[Vec<u8>],
-    ) -> Result<()> {
-        let bolt = &mut *self.bolt;
-        let host = bolt.host.as_ref().ok_or_else(unopened)?;
-        let running = self.running.as_mut().ok_or_else(unopened)?;
-        let streams = &self.wiring.streams;
-        let mut outcomes = vec![RowOutcome::Acked; batch.records as usize];
-        let sent = &bolt.sent;
-        running.collect(|out| {
-            for payload in payloads {
-                let result = ResultReader::bolt(payload, batch.records);
-                let result = result.map_err(|violation| host.broken(violation))?;
-                for output in result.outputs {
-                    let is_anchored = output.row != NOT_ANCHORED;
-                    let position = batch.position + u64::from(output.row);
-                    let anchor = sent.get(position).filter(|_| is_anchored);
-                    match ReceivedTuple::read(output.value) {
-                        Ok(tuple) => {
-                            let stream = stream_at(streams, tuple.stream);
-                            let stream = stream.map_err(|violation| host.broken(violation))?;
-                            emit(out, anchor, stream, &tuple)?;
-                        }
-                        Err(reason) if is_anchored => {
-                            outcomes[output.row as usize] = RowOutcome::Failed(reason);
-                        }
-                        Err(reason) => return Err(host.broken(Violation::new(reason))),
-                    }
-                }
-                for row in result.held {
-                    if let Some(outcome @ RowOutcome::Acked) = outcomes.get_mut(row as usize) {
-                        *outcome = RowOutcome::Held;
-                    }
-                }
-                for failure in result.failures {
-                    if let Some(outcome) = outcomes.get_mut(failure.row as usize) {
-                        *outcome = RowOutcome::Failed(failure.reason);
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        self.settle(sequence, batch, &outcomes)
-    }
-
-    /// Acks, holds and fails the rows of a batch.
-    fn settle(
-        &mut self,
-        sequence: u64,
-        batch: &EncodedBatch,
-        outcomes: &[RowOutcome],
-    ) -> Result<()> {
-        let ProcessBolt { sent, held, .. } = &mut *self.bolt;
-        let running = self.running.as_mut().ok_or_else(unopened)?;
-        let origins = &self.origins;
-        let rows = sent.take(batch.position, batch.records);
-        running.collect(|out| {
-            for ((row, outcome), SentTuple { input, tuple }) in (0..).zip(outcomes).zip(rows) {
-                match outcome {
-                    RowOutcome::Acked => out.ack(tuple),
-                    RowOutcome::Held => {
-                        let batch = sequence;
-                        held.insert(HeldRow { batch, row }, tuple);
-                    }
-                    RowOutcome::Failed(reason) => {
-                        let failure = Failure::new(reason);
-                        let failed = out.fail_as(&tuple, &failure, || {
-                            let origin = origins.get(input);
-                            let origin = origin.map_or_else(String::new, Origin::to_string);
-                            (origin, RowLayout.raw(batch, row))
-                        });
-                        not_set_aside(failed)?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        if held.len() > MAX_HELD {
-            let what = format!(
-                "the process `{}` holds too many tuples",
-                self.shared.command
-            );
-            return Err(Error::new(ErrorCode::LimitReached, what)
-                .hint(format!("ack or fail them: at most {MAX_HELD} are possible")));
-        }
-        Ok(())
-    }
-
-    /// Emits tuples that the process emits outside of a batch.
-    fn on_emit(&mut self, frame: &InstanceFrame) -> Result<()> {
-        let ProcessBolt { host, held, .. } = &mut *self.bolt;
-        let host = host.as_ref().ok_or_else(unopened)?;
-        let running = self.running.as_mut().ok_or_else(unopened)?;
-        let streams = &self.wiring.streams;
-        running.collect(|out| {
-            let read = || -> Result<Vec<_>, Violation> {
-                let mut reader = EmitReader::read(&frame.payload)?;
-                let mut tuples = Vec::new();
-                while let Some(tuple) = reader.next_tuple()? {
-                    let anchors = tuple.anchors.iter();
-                    let anchors = anchors.map(|row| held.get(row).ok_or_else(|| not_held(*row)));
-                    let anchors = anchors.collect::<Result<Vec<_>, _>>()?;
-                    let tuple = ReceivedTuple::read(tuple.value).map_err(Violation::new)?;
-                    let stream = stream_at(streams, tuple.stream)?;
-                    tuples.push((anchors, stream, tuple));
-                }
-                reader.wait_millis()?;
-                Ok(tuples)
-            };
-            let tuples = read().map_err(|violation| host.broken(violation))?;
-            for (anchors, stream, tuple) in tuples {
-                emit(out, anchors, stream, &tuple)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Acks and fails held tuples.
-    fn on_acks(&mut self, frame: &InstanceFrame) -> Result<()> {
-        let ProcessBolt { host, held, .. } = &mut *self.bolt;
-        let host = host.as_ref().ok_or_else(unopened)?;
-        let running = self.running.as_mut().ok_or_else(unopened)?;
-        let acks = read_tuple_acks(&frame.payload);
-        let acks = acks.map_err(|violation| host.broken(violation))?;
-        running.collect(|out| {
-            for ack in acks {
-                let Some(tuple) = held.remove(&ack.held) else {
-                    return Err(host.broken(not_held(ack.held)));
-                };
-                match ack.failure {
-                    None => out.ack(tuple),
-                    Some(reason) => not_set_aside(out.fail(tuple, &Failure::new(reason)))?,
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Fails the tuples that a dead process held.
-    fn fail_held(&mut self) -> Result<()> {
-        let held = std::mem::take(&mut self.bolt.held);
-        let running = self.running.as_mut().ok_or_else(unopened)?;
-        let failure = Failure::new("the process that held it died");
-        running.collect(|out| {
-            let mut held = held.into_values();
-            held.try_for_each(|tuple| not_set_aside(out.fail(tuple, &failure)))
-        })
-    }
-
     /// Asks the process to finish unless it was asked since the latest tuple; returns true if it
     /// has, and all its output is sent.
     fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
@@ -434,33 +230,6 @@ impl ProcessBoltProcessor {
     }
 }
 
-/// Emits a tuple, anchored to `anchors`.
-fn emit<'h>(
-    out: &mut Collector<'_>,
-    anchors: impl IntoIterator<Item = &'h PendingTuple>,
-    stream: &StreamPlan,
-    tuple: &ReceivedTuple,
-) -> Result<()> {
-    let emitted = out.tied_to(anchors, |out| {
-        match tuple.target {
-            Some(instance) => out.emit_direct(instance, &stream.name, tuple)?,
-            None => out.emit_to(&stream.name, tuple)?,
-        }
-        Ok(())
-    });
-    emitted.map_err(|failure| failure.into_error("a tuple of a process could not be emitted"))
-}
-
-fn not_set_aside(failed: Outcome) -> Result<()> {
-    failed.map_err(|failure| failure.into_error("a failed tuple could not be set aside"))
-}
-
-fn not_held(HeldRow { batch, row }: HeldRow) -> Violation {
-    Violation::new(format!(
-        "row {row} of batch {batch} is named, and the process does not hold it"
-    ))
-}
-
 impl Processor for ProcessBoltProcessor {
     fn unsaved_state(&self) -> Option<&'static str> {
         self.wiring.ack_queues.is_some().then_some(UNSAVED_ACKS)
@@ -494,8 +263,8 @@ impl Processor for ProcessBoltProcessor {
         let shared = self.shared.clone();
         let configuration = shared.component_configuration(context, is_keyed, component);
         let on_death = match self.keeps_state() {
-            true => DeathPolicy::FailWithState,
-            false => DeathPolicy::Restart,
+            true => RestartPolicy::FailWithState,
+            false => RestartPolicy::Restart,
         };
         let host = InstanceHost::start(shared, context, configuration, on_death)?;
         self.bolt.host = Some(host);
@@ -634,38 +403,5 @@ impl Processor for ProcessBoltProcessor {
         if let Some(host) = &self.bolt.host {
             host.kill();
         }
-    }
-}
-
-impl Checkpointed for ProcessBolt {
-    fn states(&mut self) -> Vec<StateShape> {
-        Vec::new()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        self.state.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.state.write(writer)
-    }
-
-    fn restore(&mut self, entries: &mut RestoredState<'_>) -> Result<()> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        self.state.restore(entries, host.session_mut())
-    }
-
-    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        self.state.on_restored(epoch, host.session_mut());
-        Ok(Progress::DONE)
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.state.commit(epoch);
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        host.session_mut().push_commit(epoch);
-        host.send();
-        Ok(Progress::DONE)
     }
 }

@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for TupleVisitor {
             stream.ok_or_else(|| A::Error::custom("the index of the stream is missing"))?;
         let mut values = Vec::new();
         let mut writer = FieldWriter::new(&mut values);
-        while items.next_element_seed(ValueSeed(&mut writer))?.is_some() {}
+        while items.next_element_seed(ValueReader(&mut writer))?.is_some() {}
         let count = writer.written();
         Ok(ReceivedTuple {
             stream: stream as usize,
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for TupleVisitor {
             match key.as_str() {
                 "stream" => stream = Some(entries.next_value::<u32>()?),
                 "instance" => target = Some(entries.next_value::<u32>()?),
-                "values" => read = Some(entries.next_value_seed(FieldsSeed)?),
+                "values" => read = Some(entries.next_value_seed(FieldsReader)?),
                 other => return Err(A::Error::custom(format!("it has a field {other:?}"))),
             }
         }
@@ -139,9 +139,9 @@ impl<'de> Visitor<'de> for TupleVisitor {
 }
 
 /// Reads the values of a direct tuple; returns them encoded, and their number.
-struct FieldsSeed;
+struct FieldsReader;
 
-impl<'de> DeserializeSeed<'de> for FieldsSeed {
+impl<'de> DeserializeSeed<'de> for FieldsReader {
     type Value = (Vec<u8>, usize);
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -149,7 +149,7 @@ impl<'de> DeserializeSeed<'de> for FieldsSeed {
     }
 }
 
-impl<'de> Visitor<'de> for FieldsSeed {
+impl<'de> Visitor<'de> for FieldsReader {
     type Value = (Vec<u8>, usize);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,16 +159,16 @@ impl<'de> Visitor<'de> for FieldsSeed {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut values = Vec::new();
         let mut writer = FieldWriter::new(&mut values);
-        while items.next_element_seed(ValueSeed(&mut writer))?.is_some() {}
+        while items.next_element_seed(ValueReader(&mut writer))?.is_some() {}
         let count = writer.written();
         Ok((values, count))
     }
 }
 
 /// Reads a value into a writer.
-struct ValueSeed<'w, 'b>(&'w mut FieldWriter<'b>);
+struct ValueReader<'w, 'b>(&'w mut FieldWriter<'b>);
 
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
+impl<'de> DeserializeSeed<'de> for ValueReader<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -176,7 +176,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
+impl<'de> Visitor<'de> for ValueReader<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         let mut outcome = Ok(());
         self.0.list(|writer| {
             outcome = loop {
-                match items.next_element_seed(ValueSeed(writer)) {
+                match items.next_element_seed(ValueReader(writer)) {
                     Ok(Some(())) => {}
                     Ok(None) => break Ok(()),
                     Err(error) => break Err(error),

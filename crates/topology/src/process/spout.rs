@@ -14,7 +14,7 @@ use ardea_instance::protocol::{
     Violation, write_message_outcomes,
 };
 use ardea_instance::{
-    DeathPolicy, HostEvent, InstanceHost, ProcessState, ReadyItem, RowLayout, SharedParts,
+    RestartPolicy, HostEvent, InstanceHost, ProcessState, ReadyItem, RowLayout, SharedParts,
 };
 
 use super::json_tuple::ReceivedTuple;
@@ -33,7 +33,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// A tuple that the process has emitted.
 #[derive(Debug)]
-struct Emission {
+struct SpoutTuple {
     /// The id of the message, if the tuple is tracked.
     message: Option<u64>,
     /// The place of the tuple in its payload.
@@ -42,9 +42,9 @@ struct Emission {
 
 /// The tuples of an EMIT that are not emitted yet.
 #[derive(Debug)]
-struct Emissions {
+struct SpoutTuples {
     payload: Vec<u8>,
-    tuples: VecDeque<Emission>,
+    tuples: VecDeque<SpoutTuple>,
     /// The number of the process that has sent them.
     process: u64,
 }
@@ -58,7 +58,7 @@ pub(super) struct ProcessSpout {
     clock: Clock,
     keeps_state: bool,
     state: ProcessState,
-    received: VecDeque<Emissions>,
+    received: VecDeque<SpoutTuples>,
     /// The maximum number of tuples that the present request may still bring.
     requested: u32,
     /// The earliest time of the next request.
@@ -155,13 +155,13 @@ impl ProcessSpout {
             };
             let start = tuple.value.as_ptr().addr() - payload.as_ptr().addr();
             let place = start..start + tuple.value.len();
-            tuples.push_back(Emission { message, place });
+            tuples.push_back(SpoutTuple { message, place });
         }
         let wait = reader.wait_millis()?;
         self.is_done = wait == SPOUT_IS_DONE;
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
         self.next_at = self.clock.now() + wait;
-        self.received.push_back(Emissions {
+        self.received.push_back(SpoutTuples {
             payload,
             tuples,
             process: self.process,
@@ -171,13 +171,13 @@ impl ProcessSpout {
 
     /// Emits received tuples while there is room; returns true if all are emitted.
     fn emit(&mut self, out: &mut SpoutCollector<'_>) -> Result<bool> {
-        while let Some(emissions) = self.received.front_mut() {
-            let Some(Emission { message, place }) = emissions.tuples.pop_front() else {
+        while let Some(part) = self.received.front_mut() {
+            let Some(SpoutTuple { message, place }) = part.tuples.pop_front() else {
                 self.received.pop_front();
                 continue;
             };
             let host = self.host.as_ref().ok_or_else(unopened)?;
-            let document = emissions.payload.get(place).unwrap_or_default();
+            let document = part.payload.get(place).unwrap_or_default();
             let tuple = ReceivedTuple::read(document);
             let tuple = tuple.map_err(|reason| host.broken(Violation::new(reason)))?;
             let stream = stream_at(&self.wiring.streams, tuple.stream);
@@ -194,7 +194,7 @@ impl ProcessSpout {
             };
             let id = self.next_message;
             self.next_message += 1;
-            self.messages.insert(id, (emissions.process, message));
+            self.messages.insert(id, (part.process, message));
             match tuple.target {
                 Some(instance) => out.emit_direct_tracked(MessageId(id), instance, name, &tuple)?,
                 None => out.emit_tracked_to(MessageId(id), name, &tuple)?,
@@ -279,8 +279,8 @@ impl Spout for ProcessSpout {
             .component_configuration(context, false, component);
         // The tuples of a dead process may be lost or repeated, with and without state.
         let on_death = match self.keeps_state {
-            true => DeathPolicy::Fail,
-            false => DeathPolicy::Restart,
+            true => RestartPolicy::Fail,
+            false => RestartPolicy::Restart,
         };
         let shared = self.shared.clone();
         let host = InstanceHost::start(shared, context, configuration, on_death);

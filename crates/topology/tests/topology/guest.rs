@@ -9,7 +9,7 @@ use std::process::{abort, exit};
 
 use ardea_core::{PartitionId, Timestamp};
 use ardea_instance::protocol::{
-    GuestHello, HeldRow, InstanceConfiguration, NOT_ANCHORED, ProtocolRange, RowRecords,
+    GuestHello, PendingRow, InstanceConfiguration, NOT_ANCHORED, ProtocolRange, RowRecords,
     SPOUT_IS_DONE, StatePartEntry, TupleAck,
 };
 use ardea_instance::{
@@ -17,7 +17,8 @@ use ardea_instance::{
 };
 use serde_json::{Value, json};
 
-const BEHAVIOUR: &str = "ARDEA_TEST_COMPONENT";
+/// The environment variable with the behaviour.
+pub const BEHAVIOUR: &str = "ARDEA_TEST_COMPONENT";
 /// The number on which a bolt misbehaves.
 pub const BAD: i64 = 13;
 
@@ -56,7 +57,7 @@ struct Guest {
     failed: Vec<u64>,
     /// Counts by partition and key.
     counts: BTreeMap<(Option<PartitionId>, Vec<u8>), (Value, u64)>,
-    held: Vec<(HeldRow, i64)>,
+    held: Vec<(PendingRow, i64)>,
     /// A file that exists if the process has died before.
     once: Option<PathBuf>,
 }
@@ -68,7 +69,7 @@ impl Guest {
             return Ok(());
         }
         let sum: i64 = self.held.iter().map(|(_, number)| number).sum();
-        let anchors: Vec<HeldRow> = self.held.iter().map(|(held, _)| *held).collect();
+        let anchors: Vec<PendingRow> = self.held.iter().map(|(held, _)| *held).collect();
         out.emit(&anchors, json!([0, sum]).to_string().as_bytes())?;
         let acks: Vec<TupleAck> = anchors
             .into_iter()
@@ -208,7 +209,7 @@ impl GuestInstance for Guest {
         match self.behaviour.as_str() {
             "hold" => self.release(out),
             "acks nothing" => {
-                let held = HeldRow { batch: 7, row: 7 };
+                let held = PendingRow { batch: 7, row: 7 };
                 out.settle(&[TupleAck {
                     held,
                     failure: None,

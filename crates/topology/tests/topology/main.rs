@@ -7,6 +7,7 @@ mod halves;
 mod in_process;
 mod mistakes;
 mod parts;
+mod process_files;
 mod processes;
 mod reliability;
 mod turns;
