@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ardea_core::{Chunk, Inbox, Ordinal, Outbox, PartitionId, Result, Timestamp};
 use ardea_instance::protocol::{ColumnBatchWriter, ResultReader, RowFailure, Violation};
-use ardea_instance::{BatchFormat, EncodedBatch, UnencodableRecord};
+use ardea_instance::{BatchFormat, BatchLayout, EncodedBatch, UnencodableRecord};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
@@ -118,6 +118,32 @@ pub fn read_stream(stream: &[u8]) -> Result<RecordBatch, Violation> {
     }
 }
 
+impl BatchLayout for ArrowFormat {
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
+        let (start, count) = (rows.start as usize, rows.len());
+        // The payload was written by this process, so it can be read.
+        let read = Self::keyed_batch_of(&batch.payload).ok();
+        let payload = read.and_then(|(mut batch, partitions)| {
+            drop(batch.take_front(start));
+            let partition = |row: usize| partitions.get(start + row).copied().flatten();
+            Self::payload_of(&batch.take_front(count), partition).ok()
+        });
+        EncodedBatch {
+            records: count as u32,
+            position: batch.position + u64::from(rows.start),
+            payload: payload.unwrap_or_default(),
+        }
+    }
+
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
+        let batch = Self::batch_of(&batch.payload).ok();
+        let record = batch
+            .filter(|batch| (row as usize) < batch.len())
+            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
+        record.unwrap_or_default().into_bytes()
+    }
+}
+
 impl BatchFormat for ArrowFormat {
     fn name(&self) -> &'static str {
         "arrow"
@@ -151,30 +177,6 @@ impl BatchFormat for ArrowFormat {
             position,
             payload,
         }))
-    }
-
-    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
-        let (start, count) = (rows.start as usize, rows.len());
-        // The payload was written by this process, so it can be read.
-        let read = Self::keyed_batch_of(&batch.payload).ok();
-        let payload = read.and_then(|(mut batch, partitions)| {
-            drop(batch.take_front(start));
-            let partition = |row: usize| partitions.get(start + row).copied().flatten();
-            Self::payload_of(&batch.take_front(count), partition).ok()
-        });
-        EncodedBatch {
-            records: count as u32,
-            position: batch.position + u64::from(rows.start),
-            payload: payload.unwrap_or_default(),
-        }
-    }
-
-    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
-        let batch = Self::batch_of(&batch.payload).ok();
-        let record = batch
-            .filter(|batch| (row as usize) < batch.len())
-            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
-        record.unwrap_or_default().into_bytes()
     }
 
     fn accept(&mut self, payload: &[u8], rows: u32) -> Result<Vec<RowFailure>, Violation> {

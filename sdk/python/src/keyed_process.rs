@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_columns::{ArrowFormat, write_stream};
 use ardea_core::{PartitionId, Timestamp};
-use ardea_instance::protocol::{GuestHello, ProtocolRange, StatePartEntry};
+use ardea_instance::protocol::{GuestHello, ProtocolRange, StatePartEntry, UserMetric};
 use ardea_instance::{GuestError, GuestInstance, GuestResults, GuestState};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -17,6 +17,7 @@ use crate::process_function::guest_failure;
 use crate::python_function::PythonFunction;
 use crate::row_reader::{OBJECT_COLUMN, RowReader};
 use crate::row_writer::RowWriter;
+use crate::user_metrics::FunctionMetrics;
 
 type GuestResult<T> = std::result::Result<T, GuestError>;
 
@@ -37,6 +38,7 @@ pub(crate) struct KeyedGuest {
     instance: PythonFunction,
     output: SchemaRef,
     reader: Option<(SchemaRef, RowReader)>,
+    metrics: FunctionMetrics,
 }
 
 impl KeyedGuest {
@@ -58,6 +60,7 @@ impl KeyedGuest {
             },
             output: plan.fields.schema(),
             reader: None,
+            metrics: FunctionMetrics::new(),
         })
     }
 
@@ -128,7 +131,12 @@ impl GuestInstance for KeyedGuest {
             state: true,
             watermarks: true,
             rings: true,
+            roles: vec!["step".into()],
         }
+    }
+
+    fn take_metrics(&mut self, is_last: bool) -> Vec<UserMetric> {
+        self.metrics.take(is_last)
     }
 
     fn process(&mut self, batch: &[u8], results: &mut GuestResults<'_>) -> GuestResult<()> {

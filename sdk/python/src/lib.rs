@@ -9,7 +9,7 @@
 //! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
 //!   the interpreter of this process; `process_function`, `keyed_process`: in processes of their
-//!   own; `function_step`, `keyed_step`: their processors;
+//!   own, with `user_metrics`; `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
 //! * `topology`: topologies of spouts and bolts;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
@@ -37,6 +37,7 @@ mod row_reader;
 mod row_writer;
 mod run;
 mod topology;
+mod user_metrics;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;

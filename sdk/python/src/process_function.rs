@@ -5,7 +5,7 @@
 
 use ardea_columns::{ArrowFormat, write_stream};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
-use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange};
+use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange, UserMetric};
 use ardea_instance::{GuestError, GuestInstance, GuestResults, InstanceCommand, serve};
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
@@ -17,6 +17,7 @@ use crate::plan::{
     ErrorPolicy, FunctionForm, FunctionPlan, Plan, ProcessOptions, ProcessPlan, StepKind,
 };
 use crate::python_function::{ArrowFunction, PythonFunction, RowsFunction};
+use crate::user_metrics::FunctionMetrics;
 
 /// The environment variable with the index of the function that a process serves.
 const FUNCTION_VARIABLE: &str = "ARDEA_PYTHON_FUNCTION";
@@ -87,6 +88,7 @@ pub(crate) fn serve_function(
                 plan,
                 function,
                 made: None,
+                metrics: FunctionMetrics::new(),
             };
             py.detach(|| serve(&mut guest)).ok();
         }
@@ -123,6 +125,7 @@ struct FunctionGuest {
     plan: FunctionPlan,
     function: PythonFunction,
     made: Option<(SchemaRef, Box<dyn BatchFunction>)>,
+    metrics: FunctionMetrics,
 }
 
 impl FunctionGuest {
@@ -156,7 +159,12 @@ impl GuestInstance for FunctionGuest {
             state: false,
             watermarks: false,
             rings: true,
+            roles: vec!["step".into()],
         }
+    }
+
+    fn take_metrics(&mut self, is_last: bool) -> Vec<UserMetric> {
+        self.metrics.take(is_last)
     }
 
     fn process(

@@ -11,6 +11,7 @@ The host exposes them with the step and the instance, as ``ardea_user_refused`` 
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -36,8 +37,8 @@ class Counter:
 
     def add(self, value: float = 1) -> None:
         """Adds to the sum."""
-        if value < 0:
-            raise ValueError(f"a counter only grows, and {value} is negative: use a gauge")
+        if not (0 <= value < math.inf):
+            raise ValueError(f"a counter only grows, and cannot add {value}: use a gauge")
         with self._lock:
             self._increase += value
 
@@ -58,6 +59,8 @@ class Gauge:
 
     def set(self, value: float) -> None:
         """Sets the value."""
+        if not math.isfinite(value):
+            raise ValueError(f"the value of a gauge is a number, and not {value}")
         self._changed = [float(value)]
 
     def take(self) -> List[float]:
