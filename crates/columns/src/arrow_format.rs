@@ -5,9 +5,9 @@ use std::io::Cursor;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Result, Timestamp};
+use ardea_core::{Chunk, Inbox, Ordinal, Outbox, PartitionId, Result, Timestamp};
 use ardea_instance::protocol::{ColumnBatchWriter, ResultReader, RowFailure, Violation};
-use ardea_instance::{BatchFormat, EncodedBatch, UnencodableRecord};
+use ardea_instance::{BatchFormat, BatchLayout, EncodedBatch, UnencodableRecord};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
@@ -16,13 +16,16 @@ use arrow_select::concat::concat_batches;
 
 use crate::batch::ColumnBatch;
 use crate::error::arrow_error;
+use crate::key::KeyColumns;
 use crate::steps::text_of;
 
 /// The format `arrow`: a batch is a stream of Arrow IPC with one record batch.
 ///
-/// The host checks that results have the columns of `schema`.
+/// The host checks that results have the columns of `schema`. The records of a keyed step have the
+/// partition of their key.
 pub struct ArrowFormat {
     schema: SchemaRef,
+    key: Option<KeyColumns>,
     outputs: VecDeque<ColumnBatch>,
 }
 
@@ -31,18 +34,27 @@ impl ArrowFormat {
     pub fn new(schema: SchemaRef) -> Self {
         ArrowFormat {
             schema,
+            key: None,
             outputs: VecDeque::new(),
         }
     }
 
-    /// Returns the payload of a BATCH.
-    ///
-    /// # Errors
-    /// A batch that Arrow cannot write.
-    pub fn payload_of(batch: &ColumnBatch) -> Result<Vec<u8>> {
+    /// Creates the format of a step whose records have these keys.
+    pub fn keyed(schema: SchemaRef, key: KeyColumns) -> Self {
+        ArrowFormat {
+            key: Some(key),
+            ..Self::new(schema)
+        }
+    }
+
+    /// Returns the payload of a BATCH. `partition` returns the partition of a row.
+    fn payload_of(
+        batch: &ColumnBatch,
+        partition: impl Fn(usize) -> Option<PartitionId>,
+    ) -> Result<Vec<u8>> {
         let mut writer = ColumnBatchWriter::default();
-        for time in batch.times() {
-            writer.push(*time, None);
+        for (row, time) in batch.times().iter().enumerate() {
+            writer.push(*time, partition(row));
         }
         Ok(writer.finish(&write_stream(batch.records())?))
     }
@@ -52,11 +64,22 @@ impl ArrowFormat {
     /// # Errors
     /// A payload that is no batch.
     pub fn batch_of(payload: &[u8]) -> Result<ColumnBatch, Violation> {
+        Ok(Self::keyed_batch_of(payload)?.0)
+    }
+
+    /// Returns the batch of the payload of a BATCH, and the partition of each record.
+    ///
+    /// # Errors
+    /// A payload that is no batch.
+    pub fn keyed_batch_of(
+        payload: &[u8],
+    ) -> Result<(ColumnBatch, Vec<Option<PartitionId>>), Violation> {
         let (rows, columns) = ColumnBatchWriter::read(payload)?;
         let records = read_stream(columns)?;
-        let times: Vec<Timestamp> = rows.into_iter().map(|(time, _)| time).collect();
+        let (times, partitions) = rows.into_iter().unzip();
         let different = || Violation::new("a batch has another number of rows than of times");
-        ColumnBatch::new(records, times).map_err(|_| different())
+        let batch = ColumnBatch::new(records, times).map_err(|_| different())?;
+        Ok((batch, partitions))
     }
 }
 
@@ -95,6 +118,32 @@ pub fn read_stream(stream: &[u8]) -> Result<RecordBatch, Violation> {
     }
 }
 
+impl BatchLayout for ArrowFormat {
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
+        let (start, count) = (rows.start as usize, rows.len());
+        // The payload was written by this process, so it can be read.
+        let read = Self::keyed_batch_of(&batch.payload).ok();
+        let payload = read.and_then(|(mut batch, partitions)| {
+            drop(batch.take_front(start));
+            let partition = |row: usize| partitions.get(start + row).copied().flatten();
+            Self::payload_of(&batch.take_front(count), partition).ok()
+        });
+        EncodedBatch {
+            records: count as u32,
+            position: batch.position + u64::from(rows.start),
+            payload: payload.unwrap_or_default(),
+        }
+    }
+
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
+        let batch = Self::batch_of(&batch.payload).ok();
+        let record = batch
+            .filter(|batch| (row as usize) < batch.len())
+            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
+        record.unwrap_or_default().into_bytes()
+    }
+}
+
 impl BatchFormat for ArrowFormat {
     fn name(&self) -> &'static str {
         "arrow"
@@ -116,33 +165,18 @@ impl BatchFormat for ArrowFormat {
         let bytes = bytes.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
         let per_record = size_of::<Timestamp>() + bytes.sum::<usize>() / batch.len();
         let front = batch.take_front((limit / per_record).max(1));
+        let payload = match &self.key {
+            None => Self::payload_of(&front, |_| None)?,
+            Some(key) => {
+                let keys = key.encode(front.records())?;
+                Self::payload_of(&front, |row| Some(keys.partition(row)))?
+            }
+        };
         Ok(Some(EncodedBatch {
             records: front.len() as u32,
             position,
-            payload: Self::payload_of(&front)?,
+            payload,
         }))
-    }
-
-    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
-        let (start, count) = (rows.start as usize, rows.len());
-        // The payload was written by this process, so it can be read.
-        let payload = Self::batch_of(&batch.payload).ok().and_then(|mut batch| {
-            drop(batch.take_front(start));
-            Self::payload_of(&batch.take_front(count)).ok()
-        });
-        EncodedBatch {
-            records: count as u32,
-            position: batch.position + u64::from(rows.start),
-            payload: payload.unwrap_or_default(),
-        }
-    }
-
-    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
-        let batch = Self::batch_of(&batch.payload).ok();
-        let record = batch
-            .filter(|batch| (row as usize) < batch.len())
-            .map(|batch| text_of(&batch.records().slice(row as usize, 1)));
-        record.unwrap_or_default().into_bytes()
     }
 
     fn accept(&mut self, payload: &[u8], rows: u32) -> Result<Vec<RowFailure>, Violation> {
@@ -217,6 +251,19 @@ mod tests {
         assert_eq!((sliced.records, sliced.position), (1, 3));
         assert_eq!(format.raw(&sliced, 0), b"n: 3");
         assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn the_records_of_a_keyed_step_have_the_partitions_of_their_keys() {
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(numbers(10)));
+        let key = KeyColumns::bind(&schema(), ["n"]).unwrap();
+        let mut format = ArrowFormat::keyed(schema(), key);
+        let batch = format.encode(&mut inbox, 1 << 16, &mut Vec::new());
+        let sliced = format.slice(&batch.unwrap().unwrap(), 3..5);
+        let (_, partitions) = ArrowFormat::keyed_batch_of(&sliced.payload).unwrap();
+        let expected = [3i64, 4].map(|key| Some(PartitionId::of(&key)));
+        assert_eq!(partitions, expected);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The conformance kit: plays the host against the command of an instance.
 
 mod cases;
+mod components;
 mod host;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::command::InstanceCommand;
+use crate::protocol::{ComponentConfiguration, ComponentInput, ComponentOutput, InstanceRole};
 pub(crate) use host::CheckHost;
 
 /// The settings of a run of the kit.
@@ -20,6 +22,49 @@ pub struct CheckSettings {
     pub key: Option<String>,
     /// The time within which the process must answer.
     pub timeout: Duration,
+    /// The role that is checked.
+    pub role: InstanceRole,
+    /// The streams that a spout or bolt declares.
+    pub outputs: Vec<ComponentOutput>,
+}
+
+impl CheckSettings {
+    /// Returns the part of CONFIGURE of a spout or bolt. A bolt has one input, whose tuples are the
+    /// sample records.
+    fn component(&self) -> ComponentConfiguration {
+        let fields = self.records.first().and_then(|record| {
+            let values: Vec<serde_json::Value> = serde_json::from_str(record).ok()?;
+            Some((0..values.len()).map(|at| format!("field{at}")).collect())
+        });
+        let input = ComponentInput {
+            component: "check".into(),
+            stream: "default".into(),
+            fields: fields.unwrap_or_default(),
+        };
+        ComponentConfiguration {
+            role: self.role,
+            inputs: match self.role {
+                InstanceRole::Bolt => vec![input],
+                _ => Vec::new(),
+            },
+            outputs: self.outputs.clone(),
+            acks: self.role != InstanceRole::Step,
+            max_pending: None,
+        }
+    }
+
+    /// Returns the records of a BATCH: of a bolt with the index of the input.
+    fn rows(&self) -> Vec<String> {
+        let records = self.records.iter();
+        let rows = records.map(
+            |record| match (self.role, record.trim().strip_prefix('[')) {
+                (InstanceRole::Bolt, Some("]")) => "[0]".into(),
+                (InstanceRole::Bolt, Some(values)) => format!("[0,{values}"),
+                _ => record.clone(),
+            },
+        );
+        rows.collect()
+    }
 }
 
 /// The verdict of a check.
@@ -69,7 +114,7 @@ impl fmt::Display for CheckOutcome {
 /// Runs all checks, each against a process of its own, and calls `report` after each.
 pub fn run(settings: &CheckSettings, report: &mut dyn FnMut(&CheckOutcome)) -> Vec<CheckOutcome> {
     let mut outcomes = Vec::new();
-    for (name, case) in cases::ALL {
+    for (name, case) in cases::of_role(settings.role) {
         let mut last_lines = Vec::new();
         let verdict = match case(settings, &mut last_lines) {
             Ok(verdict) => verdict,
@@ -84,7 +129,7 @@ pub fn run(settings: &CheckSettings, report: &mut dyn FnMut(&CheckOutcome)) -> V
             last_lines,
         };
         report(&outcome);
-        let must_end = *name == "handshake" && outcome.is_failed();
+        let must_end = name == "handshake" && outcome.is_failed();
         outcomes.push(outcome);
         if must_end {
             break;

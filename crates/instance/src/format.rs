@@ -5,7 +5,7 @@ use std::ops::Range;
 use ardea_core::{Inbox, Outbox, Result};
 use serde_json::Value;
 
-use crate::protocol::{RowFailure, Violation};
+use crate::protocol::{RowFailure, RowRecords, Violation, slice_rows};
 
 /// A batch of records in the format of its step: the payload of a BATCH.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,10 +21,46 @@ pub struct EncodedBatch {
 /// A record that could not be encoded: its position on the input, and the reason.
 pub type UnencodableRecord = (u64, String);
 
+/// The layout of the records in a batch.
+pub trait BatchLayout: Send {
+    /// Returns the records of `batch` in the range `rows`.
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch;
+
+    /// Returns the bytes of a record, for a dead letter.
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8>;
+}
+
+/// The layout of batches of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLayout;
+
+impl BatchLayout for RowLayout {
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
+        // The payload was written by this process, so it can be read.
+        EncodedBatch {
+            records: rows.end.min(batch.records).saturating_sub(rows.start),
+            position: batch.position + u64::from(rows.start),
+            payload: slice_rows(&batch.payload, rows).unwrap_or_default(),
+        }
+    }
+
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
+        let mut records = match RowRecords::read(&batch.payload) {
+            Ok(records) => records,
+            Err(_) => return Vec::new(),
+        };
+        for _ in 0..row {
+            let _ = records.next_record();
+        }
+        let record = records.next_record().ok().flatten();
+        record.map_or_else(Vec::new, |record| record.value.to_vec())
+    }
+}
+
 /// A format of records: turns the input of a step into batches, and results into its output.
 ///
 /// The host trusts no byte of a result: [`accept`](Self::accept) checks it.
-pub trait BatchFormat: Send {
+pub trait BatchFormat: BatchLayout {
     /// Returns the name of the format in the protocol, such as `json`.
     fn name(&self) -> &'static str;
 
@@ -45,12 +81,6 @@ pub trait BatchFormat: Send {
         limit: usize,
         bad: &mut Vec<UnencodableRecord>,
     ) -> Result<Option<EncodedBatch>>;
-
-    /// Returns the records of `batch` in the range `rows`.
-    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch;
-
-    /// Returns the bytes of a record, for a dead letter.
-    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8>;
 
     /// Takes the payload of a RESULT for a batch of `rows` records, or of a watermark if `rows` is
     /// zero. Its outputs are [emitted](Self::emit) later. Returns the rows that failed.

@@ -10,9 +10,10 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::fd_socket;
 use crate::protocol::{
-    FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType, GuestFailure,
-    GuestHello, InstanceConfiguration, InstanceFrame, ResultWriter, StatePartEntry,
-    StatePartReader, StatePartWriter, Violation,
+    EmitWriter, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
+    GuestFailure, GuestHello, InstanceConfiguration, InstanceFrame, InstanceRole, PendingRow,
+    ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck,
+    UserMetric, Violation, read_message_outcomes, write_tuple_acks,
 };
 use crate::rings::PayloadRing;
 
@@ -65,16 +66,31 @@ impl GuestResults<'_> {
     pub fn emit(&mut self, row: u32, time: Timestamp, value: &[u8]) -> Result<(), GuestError> {
         self.writer.emit(row, time, value);
         if self.writer.byte_len() >= PART_BYTES {
-            let head = self.head.flags(self.head.flags | FLAG_MORE);
-            let payload = self.writer.finish();
-            self.socket.send(&InstanceFrame::new(head, payload))?;
+            self.send_part()?;
         }
         Ok(())
+    }
+
+    /// Sends the present part. Further results of the batch or watermark follow.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn send_part(&mut self) -> Result<(), GuestError> {
+        let head = self.head.flags(self.head.flags | FLAG_MORE);
+        let payload = self.writer.finish();
+        Ok(self.socket.send(&InstanceFrame::new(head, payload))?)
     }
 
     /// Reports a row that could not be processed: the host handles it by the step's policy.
     pub fn fail(&mut self, row: u32, reason: &str) {
         self.writer.fail(row, reason);
+    }
+
+    /// Holds a row of a bolt: it is answered later, by [`GuestEmits::settle`].
+    pub fn hold(&mut self, row: u32) -> PendingRow {
+        self.writer.hold(row);
+        let batch = self.head.sequence;
+        PendingRow { batch, row }
     }
 
     /// Returns the writer of the present part, for formats of columns.
@@ -89,6 +105,67 @@ impl GuestResults<'_> {
     pub fn heartbeat(&mut self) -> Result<(), GuestError> {
         let heartbeat = InstanceFrame::empty(FrameType::Heartbeat, 0);
         Ok(self.socket.send(&heartbeat)?)
+    }
+}
+
+/// The tuples that a spout or bolt emits outside of a batch. Many tuples are sent in parts.
+pub struct GuestEmits<'a> {
+    socket: &'a mut HostConnection,
+    head: FrameHead,
+    writer: EmitWriter,
+}
+
+impl GuestEmits<'_> {
+    /// Emits a tracked tuple of a spout.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn emit_tracked(&mut self, message: u64, value: &[u8]) -> Result<(), GuestError> {
+        let anchor = PendingRow {
+            batch: message,
+            row: 0,
+        };
+        self.emit(&[anchor], value)
+    }
+
+    /// Emits a tuple that is anchored to held tuples of a bolt.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn emit(&mut self, anchors: &[PendingRow], value: &[u8]) -> Result<(), GuestError> {
+        self.writer.push(anchors, value);
+        if self.writer.byte_len() >= PART_BYTES {
+            self.send(self.head.flags | FLAG_MORE, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Acks and fails tuples that a bolt held, after the tuples that were emitted before.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn settle(&mut self, acks: &[TupleAck]) -> Result<(), GuestError> {
+        if self.writer.tuples() > 0 {
+            self.send(self.head.flags | FLAG_MORE, 0)?;
+        }
+        let head = FrameHead::new(FrameType::Acks, 0);
+        let frame = InstanceFrame::new(head, write_tuple_acks(acks));
+        Ok(self.socket.send(&frame)?)
+    }
+
+    /// Reports the value of a metric.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn metric(&mut self, metric: &UserMetric) -> Result<(), GuestError> {
+        let frame = InstanceFrame::json(FrameType::Metric, 0, metric);
+        Ok(self.socket.send(&frame)?)
+    }
+
+    fn send(&mut self, flags: u8, wait_millis: i32) -> Result<(), GuestError> {
+        let payload = self.writer.finish(wait_millis);
+        let frame = InstanceFrame::new(self.head.flags(flags), payload);
+        Ok(self.socket.send(&frame)?)
     }
 }
 
@@ -129,11 +206,48 @@ pub trait GuestInstance {
         Ok(())
     }
 
-    /// Processes the payload of a BATCH.
+    /// Processes the payload of a BATCH. Never called for a spout.
     ///
     /// # Errors
     /// A failure, which ends the job.
     fn process(&mut self, batch: &[u8], results: &mut GuestResults<'_>) -> Result<(), GuestError>;
+
+    /// Emits up to `limit` tuples of a spout. Returns the milliseconds until the next call, or
+    /// [`SPOUT_IS_DONE`].
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn next(&mut self, limit: u32, out: &mut GuestEmits<'_>) -> Result<i32, GuestError> {
+        let _ = (limit, out);
+        Ok(SPOUT_IS_DONE)
+    }
+
+    /// Handles the outcome of a message of a spout.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_outcome(&mut self, message: u64, is_acked: bool) -> Result<(), GuestError> {
+        let _ = (message, is_acked);
+        Ok(())
+    }
+
+    /// Handles a regular call of a bolt.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_tick(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Handles the end of the input of a bolt. Called again if tuples are replayed after it.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn finish(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
+        let _ = out;
+        Ok(())
+    }
 
     /// Handles a watermark, if `hello` requests watermarks.
     ///
@@ -164,6 +278,12 @@ pub trait GuestInstance {
     fn restore(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {
         let _ = entry;
         Ok(())
+    }
+
+    /// Takes metrics to report. Called after each frame; `is_last` before the process ends.
+    fn take_metrics(&mut self, is_last: bool) -> Vec<UserMetric> {
+        let _ = is_last;
+        Vec::new()
     }
 
     /// Handles the commit of an epoch.
@@ -211,12 +331,14 @@ pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<
 fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<(), GuestError> {
     let hello = InstanceFrame::json(FrameType::Hello, 0, &instance.hello());
     socket.send(&hello)?;
+    let mut role = InstanceRole::Step;
     while let Some(frame) = socket.next_frame()? {
         let sequence = frame.head.sequence;
         match frame.head.kind {
             FrameType::Hello => {}
             FrameType::Configure => {
                 let configuration: InstanceConfiguration = frame.read_json()?;
+                role = configuration.component.role;
                 if configuration.rings {
                     socket.offer_ring()?;
                 }
@@ -231,7 +353,10 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
             }
             FrameType::Batch => {
                 let head = FrameHead::new(FrameType::Result, sequence);
-                let writer = ResultWriter::default();
+                let writer = match role {
+                    InstanceRole::Bolt => ResultWriter::of_bolt(),
+                    _ => ResultWriter::default(),
+                };
                 let mut results = GuestResults {
                     socket,
                     head,
@@ -241,20 +366,30 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
                 let payload = results.writer.finish();
                 socket.send(&InstanceFrame::new(head, payload))?;
             }
-            FrameType::Watermark => {
-                let head = FrameHead::new(FrameType::Result, sequence).flags(FLAG_OF_WATERMARK);
-                let writer = ResultWriter::default();
-                let mut results = GuestResults {
-                    socket,
-                    head,
-                    writer,
-                };
-                instance.on_watermark(Timestamp::from_micros(head.time()), &mut results)?;
-                if !results.writer.is_empty() {
-                    let payload = results.writer.finish();
-                    socket.send(&InstanceFrame::new(head, payload))?;
+            FrameType::Watermark if role == InstanceRole::Bolt => {
+                let mut out = GuestEmits::answering(socket, sequence);
+                instance.finish(&mut out)?;
+                if out.writer.tuples() > 0 {
+                    out.send(FLAG_MORE, 0)?;
                 }
                 socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))?;
+            }
+            FrameType::Watermark => watermark(instance, socket, sequence)?,
+            FrameType::Next => {
+                let limit = read_limit(&frame.payload)?;
+                let mut out = GuestEmits::answering(socket, sequence);
+                let wait = instance.next(limit, &mut out)?;
+                out.send(0, wait)?;
+            }
+            FrameType::Tick => {
+                let mut out = GuestEmits::answering(socket, sequence);
+                instance.on_tick(&mut out)?;
+                out.send(0, 0)?;
+            }
+            FrameType::Acks => {
+                for (message, is_acked) in read_message_outcomes(&frame.payload)? {
+                    instance.on_outcome(message, is_acked)?;
+                }
             }
             FrameType::Barrier => {
                 let writer = StatePartWriter::default();
@@ -269,14 +404,63 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
                 socket.send(&InstanceFrame::new(head, payload))?;
             }
             FrameType::Commit => instance.on_commit(sequence)?,
-            FrameType::Stop => return Ok(()),
+            FrameType::Stop => return send_metrics(instance, socket, true),
             kind => {
                 let what = format!("the host sent a {}", kind.as_str());
                 return Err(Violation::new(what).into());
             }
         }
+        send_metrics(instance, socket, false)?;
     }
     Ok(())
+}
+
+fn send_metrics(
+    instance: &mut dyn GuestInstance,
+    socket: &mut HostConnection,
+    is_last: bool,
+) -> Result<(), GuestError> {
+    for metric in instance.take_metrics(is_last) {
+        socket.send(&InstanceFrame::json(FrameType::Metric, 0, &metric))?;
+    }
+    Ok(())
+}
+
+fn watermark(
+    instance: &mut dyn GuestInstance,
+    socket: &mut HostConnection,
+    sequence: u64,
+) -> Result<(), GuestError> {
+    let head = FrameHead::new(FrameType::Result, sequence).flags(FLAG_OF_WATERMARK);
+    let writer = ResultWriter::default();
+    let mut results = GuestResults {
+        socket,
+        head,
+        writer,
+    };
+    instance.on_watermark(Timestamp::from_micros(head.time()), &mut results)?;
+    if !results.writer.is_empty() {
+        let payload = results.writer.finish();
+        socket.send(&InstanceFrame::new(head, payload))?;
+    }
+    Ok(socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))?)
+}
+
+/// Returns the limit of a NEXT.
+fn read_limit(payload: &[u8]) -> Result<u32, Violation> {
+    let limit = <[u8; 4]>::try_from(payload);
+    let limit = limit.map_err(|_| Violation::new("the payload of NEXT is no number"))?;
+    Ok(u32::from_le_bytes(limit))
+}
+
+impl<'a> GuestEmits<'a> {
+    fn answering(socket: &'a mut HostConnection, sequence: u64) -> Self {
+        GuestEmits {
+            socket,
+            head: FrameHead::new(FrameType::Emit, sequence),
+            writer: EmitWriter::default(),
+        }
+    }
 }
 
 /// The connection to the host, with blocking reads and writes.

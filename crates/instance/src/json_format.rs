@@ -8,10 +8,8 @@ use ardea_core::{Inbox, Ordinal, Outbox, PartitionId, Result, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::format::{BatchFormat, EncodedBatch, UnencodableRecord};
-use crate::protocol::{
-    ResultReader, RowBatchWriter, RowFailure, RowRecords, Violation, slice_rows,
-};
+use crate::format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
+use crate::protocol::{ResultReader, RowBatchWriter, RowFailure, Violation};
 
 /// The maximum length of a result in a message about it, in characters.
 const PREVIEW_CHARS: usize = 80;
@@ -47,6 +45,20 @@ impl<T, Out> JsonFormat<T, Out, fn(&T, &mut Vec<u8>) -> Option<PartitionId>> {
             outputs: VecDeque::new(),
             input: PhantomData,
         }
+    }
+}
+
+impl<T, Out, K> BatchLayout for JsonFormat<T, Out, K>
+where
+    Out: Send,
+    K: Send,
+{
+    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
+        RowLayout.slice(batch, rows)
+    }
+
+    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
+        RowLayout.raw(batch, row)
     }
 }
 
@@ -98,14 +110,6 @@ where
         }))
     }
 
-    fn slice(&self, batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
-        slice_of_rows(batch, rows)
-    }
-
-    fn raw(&self, batch: &EncodedBatch, row: u32) -> Vec<u8> {
-        row_value(batch, row)
-    }
-
     fn accept(&mut self, payload: &[u8], rows: u32) -> Result<Vec<RowFailure>, Violation> {
         let result = ResultReader::rows(payload, rows)?;
         let mut failures = result.failures;
@@ -141,27 +145,4 @@ where
         }
         Ok(self.outputs.is_empty())
     }
-}
-
-/// Returns the records of a batch of rows in the range `rows`.
-pub fn slice_of_rows(batch: &EncodedBatch, rows: Range<u32>) -> EncodedBatch {
-    // The payload was written by this process, so it can be read.
-    EncodedBatch {
-        records: rows.end.min(batch.records).saturating_sub(rows.start),
-        position: batch.position + u64::from(rows.start),
-        payload: slice_rows(&batch.payload, rows).unwrap_or_default(),
-    }
-}
-
-/// Returns the value of a record of a batch of rows.
-pub fn row_value(batch: &EncodedBatch, row: u32) -> Vec<u8> {
-    let mut records = match RowRecords::read(&batch.payload) {
-        Ok(records) => records,
-        Err(_) => return Vec::new(),
-    };
-    for _ in 0..row {
-        let _ = records.next_record();
-    }
-    let record = records.next_record().ok().flatten();
-    record.map_or_else(Vec::new, |record| record.value.to_vec())
 }

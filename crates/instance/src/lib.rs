@@ -12,7 +12,11 @@
 //! * [`InstanceCommand`]: the command and the limits of its process; [`ChildHandle`]: a running
 //!   process, and the thread that serves it;
 //! * [`BatchFormat`], [`JsonFormat`]: the formats of records;
-//! * [`InstanceStep`], [`InstanceP`]: the step of a graph;
+//! * [`InstanceHost`]: session, process and restarts of an instance; [`ProcessState`]: its state in
+//!   snapshots;
+//! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has spouts and
+//!   bolts;
+//! * [`user_metrics_of`]: metrics of user code;
 //! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
 //! * [`check`]: the conformance kit, which plays the host against any command.
 //!
@@ -20,7 +24,7 @@
 //!
 //! * The threads of the engine never wait for a process.
 //! * No byte of a process is trusted: lengths, counts, rows, sequences and partitions are checked.
-//! * Results are emitted in the order of the input. A marker never overtakes a result.
+//! * Results of steps are emitted in the order of the input. A marker never overtakes a result.
 //! * The results of a batch are emitted when all of them have been received, so a batch that is
 //!   sent again emits them once.
 //! * With a guarantee, the end of a process with state fails the attempt. The job restarts from its
@@ -31,24 +35,31 @@ pub mod check;
 pub mod protocol;
 
 mod command;
+mod errors;
 mod fd_socket;
 mod format;
 mod guest;
+mod host;
 mod json_format;
 mod process;
 mod processor;
 mod rings;
+mod saved_state;
 mod session;
+mod user_metrics;
 
 pub use command::InstanceCommand;
-pub use format::{BatchFormat, EncodedBatch, UnencodableRecord};
-pub use guest::{GuestError, GuestInstance, GuestResults, GuestState, serve};
-pub use json_format::{JsonFormat, row_value, slice_of_rows};
+pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
+pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
+pub use host::{HostEvent, InstanceHost, RestartPolicy, SharedParts};
+pub use json_format::JsonFormat;
 pub use process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
     log_to_stderr,
 };
 pub use processor::{InstanceP, InstanceStep};
+pub use saved_state::ProcessState;
 pub use session::{
     InFlight, InstanceSession, ReadyItem, SessionError, SessionPhase, SessionSettings, Suspects,
 };
+pub use user_metrics::user_metrics_of;

@@ -107,6 +107,7 @@ pub struct ChildContext {
 #[derive(Debug)]
 pub struct ChildHandle {
     shared: Arc<Shared>,
+    is_detached: bool,
 }
 
 impl ChildHandle {
@@ -128,7 +129,10 @@ impl ChildHandle {
         thread::Builder::new()
             .name("ardea-instance".into())
             .spawn(move || io_thread::run(&of_thread, &command, &context, delay))?;
-        Ok(ChildHandle { shared })
+        Ok(ChildHandle {
+            shared,
+            is_detached: false,
+        })
     }
 
     /// Sends frames. They are queued; the caller bounds their number.
@@ -169,6 +173,11 @@ impl ChildHandle {
         }
     }
 
+    /// Leaves the process to its thread, which serves it until its end or its deadline.
+    pub fn detach(mut self) {
+        self.is_detached = true;
+    }
+
     /// Kills the process and its descendants, without waiting for their end.
     pub fn kill(&self) {
         let mut exchange = self.shared.lock();
@@ -184,6 +193,8 @@ impl ChildHandle {
 
 impl Drop for ChildHandle {
     fn drop(&mut self) {
-        self.kill();
+        if !self.is_detached {
+            self.kill();
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! and writes bytes, and does no input or output.
 
 mod batch;
+mod components;
 mod frame;
 mod handshake;
 mod outputs;
@@ -13,6 +14,11 @@ mod state;
 pub use batch::{
     ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, TimeAndPartition, slice_rows,
 };
+pub use components::{
+    ComponentConfiguration, ComponentInput, ComponentOutput, EmitReader, EmitWriter, EmittedTuple,
+    InstanceRole, MetricKind, PendingRow, SPOUT_IS_DONE, TupleAck, UserMetric,
+    read_message_outcomes, read_tuple_acks, write_message_outcomes, write_tuple_acks,
+};
 pub use frame::{
     FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
     HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES,
@@ -20,6 +26,6 @@ pub use frame::{
 pub use handshake::{
     GuestFailure, GuestHello, HostHello, InstanceConfiguration, PROTOCOL, ProtocolRange,
 };
-pub use outputs::{ResultOutput, ResultReader, ResultWriter, RowFailure};
+pub use outputs::{NOT_ANCHORED, ResultOutput, ResultReader, ResultWriter, RowFailure};
 pub use read::Violation;
 pub use state::{StatePartEntry, StatePartReader, StatePartWriter};

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use ardea_core::{Epoch, Marker, Watermark};
 
-use crate::format::{BatchFormat, EncodedBatch};
+use crate::format::{BatchLayout, EncodedBatch};
 use crate::protocol::{
     FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType, GuestFailure, GuestHello,
-    HostHello, InstanceConfiguration, InstanceFrame, ProtocolRange, Violation,
+    HostHello, InstanceConfiguration, InstanceFrame, InstanceRole, ProtocolRange, Violation,
 };
 use pending::{Answer, Content, Pending};
 pub use suspects::Suspects;
@@ -45,6 +45,8 @@ pub enum SessionError {
     Version(ProtocolRange),
     /// The instance does not read the format of the step; its own formats.
     Format(Vec<String>),
+    /// The instance does not have the required role; its own roles.
+    Role(InstanceRole, Vec<String>),
     /// The instance has no state, and the checkpoint has.
     Stateless,
     /// The instance reported a failure.
@@ -62,6 +64,8 @@ impl From<Violation> for SessionError {
 pub enum ReadyItem {
     /// The results of a batch.
     Results {
+        /// The sequence of the batch.
+        sequence: u64,
         /// The batch.
         batch: EncodedBatch,
         /// The payloads of its RESULT frames.
@@ -112,6 +116,8 @@ pub struct InstanceSession {
     out: Vec<InstanceFrame>,
     /// Deaths since the last answer.
     deaths_in_a_row: u32,
+    /// The sequence of the NEXT or TICK in flight.
+    request: Option<u64>,
 }
 
 impl InstanceSession {
@@ -128,6 +134,7 @@ impl InstanceSession {
             has_restored: false,
             out: Vec::new(),
             deaths_in_a_row: 0,
+            request: None,
         }
     }
 
@@ -184,6 +191,7 @@ impl InstanceSession {
     /// Returns true if the process has to send something.
     pub fn awaits_answer(&self) -> bool {
         self.phase != SessionPhase::Running
+            || self.request.is_some()
             || self
                 .pending
                 .iter()
@@ -192,7 +200,7 @@ impl InstanceSession {
 
     /// Adds a batch. Suspects in it are sent alone, and records that were in flight at too many
     /// deaths are not sent.
-    pub fn push_batch(&mut self, batch: EncodedBatch, format: &dyn BatchFormat) {
+    pub fn push_batch(&mut self, batch: EncodedBatch, format: &dyn BatchLayout) {
         if self.settings.suspects.is_empty() {
             return self.push_part(batch, false);
         }
@@ -270,6 +278,44 @@ impl InstanceSession {
         }
     }
 
+    /// Returns true if a NEXT or TICK is not answered.
+    pub fn has_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Requests up to `limit` tuples of a spout. Returns false if the instance is not ready, or if
+    /// a request is not answered.
+    pub fn request_tuples(&mut self, limit: u32) -> bool {
+        self.push_request(FrameType::Next, limit.to_le_bytes().to_vec())
+    }
+
+    /// Requests a regular call of a bolt. Returns false as [`Self::request_tuples`] does.
+    pub fn request_tick(&mut self) -> bool {
+        self.push_request(FrameType::Tick, Vec::new())
+    }
+
+    fn push_request(&mut self, kind: FrameType, payload: Vec<u8>) -> bool {
+        if self.phase != SessionPhase::Running || self.request.is_some() {
+            return false;
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.request = Some(sequence);
+        // A request follows the restored state.
+        self.out.append(&mut self.restore);
+        let head = FrameHead::new(kind, sequence);
+        self.out.push(InstanceFrame::new(head, payload));
+        true
+    }
+
+    /// Notifies a spout of the outcomes of its messages, if it is running.
+    pub fn push_message_outcomes(&mut self, payload: Vec<u8>) {
+        if self.phase == SessionPhase::Running {
+            let head = FrameHead::new(FrameType::Acks, 0);
+            self.out.push(InstanceFrame::new(head, payload));
+        }
+    }
+
     /// Stops the instance, after all items are answered.
     pub fn stop(&mut self) {
         if self.phase == SessionPhase::Running {
@@ -294,6 +340,7 @@ impl InstanceSession {
         let mut in_flight = self.pending.iter().filter(awaited).count();
         let mut batches = self.pending.iter().filter(|item| item.is_batch());
         let mut in_window = batches.by_ref().filter(awaited).count();
+        let is_component = self.configuration.component.role != InstanceRole::Step;
         let mut is_alone = self
             .pending
             .iter()
@@ -303,6 +350,8 @@ impl InstanceSession {
                 continue;
             }
             let is_wanted = match item.content {
+                // The end of the input is the request to finish.
+                Content::Watermark(Watermark::END) if is_component => true,
                 Content::Watermark(_) => guest.watermarks,
                 Content::Barrier(_) => guest.state,
                 _ => true,
@@ -325,34 +374,67 @@ impl InstanceSession {
         }
     }
 
-    /// Processes a frame of the instance.
+    /// Processes a frame of the instance. Returns the frame if it is for the owner: EMIT and ACKS
+    /// of a spout or bolt, and METRIC.
     ///
     /// # Errors
     /// A frame that breaks the protocol, or a failure that the instance reports.
-    pub fn on_frame(&mut self, frame: InstanceFrame) -> Result<(), SessionError> {
+    pub fn on_frame(
+        &mut self,
+        frame: InstanceFrame,
+    ) -> Result<Option<InstanceFrame>, SessionError> {
+        let is_component = self.configuration.component.role != InstanceRole::Step;
         match (self.phase, frame.head.kind) {
-            (_, FrameType::Log | FrameType::Heartbeat) => Ok(()),
-            (_, FrameType::Error) => Err(SessionError::Failed(frame.read_json()?)),
-            (SessionPhase::Starting, FrameType::Hello) => self.on_hello(frame.read_json()?),
-            (SessionPhase::Configuring, FrameType::Ready) => {
-                self.phase = SessionPhase::Running;
-                Ok(())
-            }
+            (_, FrameType::Log | FrameType::Heartbeat) => {}
+            (_, FrameType::Error) => return Err(SessionError::Failed(frame.read_json()?)),
+            (SessionPhase::Starting, FrameType::Hello) => self.on_hello(frame.read_json()?)?,
+            (SessionPhase::Configuring, FrameType::Ready) => self.phase = SessionPhase::Running,
             (
                 SessionPhase::Running,
                 FrameType::Result | FrameType::Watermark | FrameType::State,
-            ) => self.on_answer(frame),
+            ) => self.on_answer(frame)?,
+            (_, FrameType::Metric) if self.guest.is_some() => return Ok(Some(frame)),
+            (SessionPhase::Running, FrameType::Emit) if is_component => {
+                self.on_emit(frame.head)?;
+                return Ok(Some(frame));
+            }
+            (SessionPhase::Running, FrameType::Acks) if is_component => return Ok(Some(frame)),
+            // The instance sent it before it received STOP.
+            (SessionPhase::Stopping, FrameType::Emit | FrameType::Acks) if is_component => {}
             (phase, kind) => {
                 let what = format!("a {} came in the phase {phase:?}", kind.as_str());
-                Err(Violation::new(what).into())
+                return Err(Violation::new(what).into());
             }
         }
+        Ok(None)
+    }
+
+    /// Checks the sequence of an EMIT, and completes the request that it answers.
+    fn on_emit(&mut self, head: FrameHead) -> Result<(), Violation> {
+        if self.request == Some(head.sequence) {
+            if !head.has(FLAG_MORE) {
+                self.request = None;
+                self.deaths_in_a_row = 0;
+            }
+            return Ok(());
+        }
+        let is_bolt = self.configuration.component.role == InstanceRole::Bolt;
+        if is_bolt && (head.sequence == 0 || head.time() == Watermark::END.0.as_micros()) {
+            return Ok(());
+        }
+        let sequence = head.sequence;
+        let what = format!("an EMIT with the sequence {sequence} answers nothing");
+        Err(Violation::new(what))
     }
 
     fn on_hello(&mut self, guest: GuestHello) -> Result<(), SessionError> {
         let Some(protocol) = ProtocolRange::OWN.common(guest.protocol) else {
             return Err(SessionError::Version(guest.protocol));
         };
+        let role = self.configuration.component.role;
+        if !guest.roles.iter().any(|it| it == role.as_str()) {
+            return Err(SessionError::Role(role, guest.roles));
+        }
         let format = &self.configuration.format;
         if !guest.formats.contains(format) {
             return Err(SessionError::Format(guest.formats));
@@ -380,6 +462,14 @@ impl InstanceSession {
     fn on_answer(&mut self, frame: InstanceFrame) -> Result<(), SessionError> {
         let head = frame.head;
         let of_watermark = head.kind == FrameType::Result && head.has(FLAG_OF_WATERMARK);
+        let role = self.configuration.component.role;
+        if role != InstanceRole::Step && head.kind == FrameType::State {
+            let mut earlier = self.pending.iter();
+            if earlier.any(|item| item.is_batch() && item.answer == Answer::Awaited) {
+                let what = "a STATE came before the RESULT of an earlier batch";
+                return Err(Violation::new(what).into());
+            }
+        }
         let mut items = self.pending.iter_mut();
         let Some(item) = items.find(|item| item.is_answered_by(head, of_watermark)) else {
             let (name, sequence) = (head.kind.as_str(), head.time());
@@ -424,22 +514,24 @@ impl InstanceSession {
     pub fn take_ready(&mut self) -> Option<ReadyItem> {
         let is_complete = |item: &mut Pending| item.answer == Answer::Complete;
         let item = self.pending.pop_front_if(is_complete)?;
-        Some(match item.content {
-            Content::Batch { batch, .. } => ReadyItem::Results {
-                batch,
-                payloads: item.payloads,
-            },
-            Content::Poisoned(batch) => ReadyItem::Poisoned(batch),
-            Content::Watermark(watermark) => ReadyItem::Watermark(watermark, item.payloads),
-            Content::Barrier(epoch) => ReadyItem::State(epoch, item.payloads),
-            Content::Marker(marker) => ReadyItem::Marker(marker),
-        })
+        Some(ready(item))
+    }
+
+    /// Takes the next answered item: batches in the order of their answers, other items after all
+    /// earlier ones. For the owner of a bolt, who takes it after each frame.
+    pub fn take_answered(&mut self) -> Option<ReadyItem> {
+        let is_answered = |(at, item): (usize, &Pending)| {
+            item.answer == Answer::Complete && (at == 0 || item.is_batch())
+        };
+        let at = self.pending.iter().enumerate().position(is_answered)?;
+        self.pending.remove(at).map(ready)
     }
 
     /// Processes the end of the process: marks the records in flight as suspects, and prepares all
     /// unanswered items for another process. Returns the records in flight.
-    pub fn on_death(&mut self, format: &dyn BatchFormat) -> InFlight {
+    pub fn on_death(&mut self, format: &dyn BatchLayout) -> InFlight {
         self.deaths_in_a_row += 1;
+        self.request = None;
         let mut in_flight = InFlight::default();
         for mut item in std::mem::take(&mut self.pending) {
             if item.answer != Answer::Awaited {
@@ -463,6 +555,22 @@ impl InstanceSession {
             }
         }
         in_flight
+    }
+}
+
+fn ready(item: Pending) -> ReadyItem {
+    match item.content {
+        Content::Batch {
+            sequence, batch, ..
+        } => ReadyItem::Results {
+            sequence,
+            batch,
+            payloads: item.payloads,
+        },
+        Content::Poisoned(batch) => ReadyItem::Poisoned(batch),
+        Content::Watermark(watermark) => ReadyItem::Watermark(watermark, item.payloads),
+        Content::Barrier(epoch) => ReadyItem::State(epoch, item.payloads),
+        Content::Marker(marker) => ReadyItem::Marker(marker),
     }
 }
 

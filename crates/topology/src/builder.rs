@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Isolation, Result};
+use ardea_instance::InstanceCommand;
 
 use crate::bolt::Bolt;
 use crate::bolt_processor::BoltMaker;
 use crate::check;
 use crate::component::{Component, Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
-use crate::outputs::DEFAULT_STREAM;
+use crate::outputs::{DEFAULT_STREAM, Outputs};
+use crate::process::ProcessComponent;
 use crate::spout::Spout;
 use crate::spout_processor::SpoutMaker;
 use crate::topology::{Topology, TopologyConfig};
@@ -105,6 +107,36 @@ impl TopologyBuilder {
         F: Fn() -> Result<B> + Send + Sync + 'static,
     {
         let kind = Kind::Bolt(Arc::new(BoltMaker(make)));
+        BoltDeclarer(self.add(name, parallelism, kind))
+    }
+
+    /// Adds a spout whose instances are processes of `command`, in any language. They speak the
+    /// instance protocol; `outputs` are the streams that they emit.
+    pub fn spout_in_process(
+        &mut self,
+        name: &str,
+        parallelism: u32,
+        command: InstanceCommand,
+        outputs: Outputs,
+    ) -> SpoutDeclarer<'_> {
+        let kind = Kind::Spout(Arc::new(ProcessComponent::new(command, outputs)));
+        SpoutDeclarer(self.add(name, parallelism, kind))
+    }
+
+    /// Adds a bolt whose instances are processes of `command`, in any language. They speak the
+    /// instance protocol; `outputs` are the streams that they emit.
+    ///
+    /// If a process dies, the tuples that it has not answered are sent to another one, and those
+    /// that it held fail. In a job with a guarantee, the death of a process with state fails the
+    /// attempt of the job.
+    pub fn bolt_in_process(
+        &mut self,
+        name: &str,
+        parallelism: u32,
+        command: InstanceCommand,
+        outputs: Outputs,
+    ) -> BoltDeclarer<'_> {
+        let kind = Kind::Bolt(Arc::new(ProcessComponent::new(command, outputs)));
         BoltDeclarer(self.add(name, parallelism, kind))
     }
 

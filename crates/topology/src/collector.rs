@@ -28,6 +28,16 @@ enum Anchors {
 }
 
 impl PendingTuple {
+    /// Returns `tuple` as a held one.
+    pub(crate) fn of(tuple: &Tuple<'_>) -> Self {
+        let salt = tuple.origin.salt;
+        PendingTuple(match tuple.anchors {
+            [] => Anchors::None,
+            [only] => Anchors::One(only.delivered(salt)),
+            many => Anchors::Many(many.iter().map(|a| a.delivered(salt)).collect()),
+        })
+    }
+
     fn anchors(&self) -> &[Anchor] {
         match &self.0 {
             Anchors::None => &[],
@@ -182,12 +192,7 @@ impl<'a> Collector<'a> {
     /// Holds `tuple`: it is not acked when `execute` returns. The bolt must ack or fail it later.
     pub fn hold(&mut self, tuple: &Tuple<'_>) -> PendingTuple {
         self.bookkeeping.excepted.push(tuple.index);
-        let salt = tuple.origin.salt;
-        PendingTuple(match tuple.anchors {
-            [] => Anchors::None,
-            [only] => Anchors::One(only.delivered(salt)),
-            many => Anchors::Many(many.iter().map(|a| a.delivered(salt)).collect()),
-        })
+        PendingTuple::of(tuple)
     }
 
     /// Runs `work`, and anchors the tuples that it emits to the tuples in `held`.
@@ -226,9 +231,19 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// The error of `failure`, if it fails the whole job.
     pub fn fail(&mut self, held: PendingTuple, failure: &Failure) -> Outcome {
-        self.count_failure(held.anchors(), failure, || {
+        self.fail_as(&held, failure, || {
             ("a tuple that was held".to_string(), Vec::new())
         })
+    }
+
+    /// Fails a held tuple; `letter` returns origin and bytes of its dead letter.
+    pub(crate) fn fail_as(
+        &mut self,
+        held: &PendingTuple,
+        failure: &Failure,
+        letter: impl FnOnce() -> (String, Vec<u8>),
+    ) -> Outcome {
+        self.count_failure(held.anchors(), failure, letter)
     }
 
     /// Fails one tuple of a batch, in [`Bolt::execute_batch`](crate::Bolt::execute_batch); the
@@ -272,8 +287,7 @@ impl<'a> Collector<'a> {
     fn fail_one(&mut self, tuple: &Tuple<'_>, failure: &Failure) -> Outcome {
         self.count_failure(tuple.anchors, failure, || {
             let values: Vec<String> = tuple.values().map(|value| value.to_string()).collect();
-            let origin = format!("stream {:?} of {:?}", tuple.stream(), tuple.component());
-            (origin, values.join(", ").into_bytes())
+            (tuple.origin.to_string(), values.join(", ").into_bytes())
         })
     }
 

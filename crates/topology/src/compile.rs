@@ -54,6 +54,8 @@ pub(crate) struct BoltWiring {
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) origin: Origin,
+    /// The positions of the fields of a fields grouping; `None` for another grouping.
+    pub(crate) key: Option<Arc<[usize]>>,
     /// The number of the subscription, and true if each instance gets a copy. `None` if tuples are
     /// not copied.
     copy: Option<(usize, bool)>,
@@ -260,13 +262,15 @@ impl Compiler<'_> {
             .position(|(reader, input, _)| reader.name == to.name && *input == number)
             .filter(|_| readers.len() > 1 || is_all)
             .map(|position| (position, is_all));
+        let origin = Origin {
+            component: Arc::clone(&subscription.component),
+            stream: Arc::clone(&subscription.stream),
+            fields: stream.map_or_else(|| Arc::from([]), |s| Arc::clone(&s.fields)),
+            salt: Salt::NONE,
+        };
         Input {
-            origin: Origin {
-                component: Arc::clone(&subscription.component),
-                stream: Arc::clone(&subscription.stream),
-                fields: stream.map_or_else(|| Arc::from([]), |s| Arc::clone(&s.fields)),
-                salt: Salt::NONE,
-            },
+            key: subscription.grouping.key_places(&origin).map(Arc::from),
+            origin,
             copy,
         }
     }

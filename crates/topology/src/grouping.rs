@@ -49,6 +49,17 @@ impl Grouping {
         }
     }
 
+    /// Returns the positions of the fields of a fields grouping; `None` for another grouping.
+    pub(crate) fn key_places(&self, origin: &Origin) -> Option<Vec<usize>> {
+        let Grouping::Fields(fields) = self else {
+            return None;
+        };
+        let places = fields
+            .iter()
+            .filter_map(|field| origin.fields.iter().position(|name| name == field));
+        Some(places.collect())
+    }
+
     /// Returns the routing of an edge of the graph. `is_aligned` is true if both ends always have
     /// the same parallelism. The fields of the grouping must exist.
     pub(crate) fn routing(&self, origin: &Origin, is_aligned: bool) -> Routing {
@@ -59,11 +70,8 @@ impl Grouping {
             Grouping::Global => Routing::AllToOne,
             Grouping::All => Routing::Broadcast(Arc::new(Copies)),
             Grouping::Direct => Routing::Custom(Arc::new(ByTarget)),
-            Grouping::Fields(fields) => Routing::Keyed(Arc::new(ByFields {
-                places: fields
-                    .iter()
-                    .filter_map(|field| origin.fields.iter().position(|name| name == field))
-                    .collect(),
+            Grouping::Fields(_) => Routing::Keyed(Arc::new(ByFields {
+                places: self.key_places(origin).unwrap_or_default(),
             })),
             Grouping::Custom(choose) => Routing::Custom(Arc::new(ByChoice {
                 choose: Arc::clone(choose),
@@ -111,26 +119,35 @@ impl Scatter for ByFields {
     fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], _: usize) -> Result<()> {
         let mut key = Vec::new();
         scatter(from, to, |batch, index, consumers| {
-            let fields = self
-                .places
-                .iter()
-                .map(|place| field(batch.tuple(index), *place));
+            let tuple = batch.tuple(index);
+            // The key of one field is not copied.
             let partition = match &self.places[..] {
-                [place] => match field(batch.tuple(index), *place) {
+                [place] => match field(tuple, *place) {
                     Some(field) => field.with_canonical(PartitionId::of_canonical),
                     None => PartitionId::of_canonical(&[]),
                 },
-                _ => {
+                places => {
                     key.clear();
-                    fields
-                        .flatten()
-                        .for_each(|field| field.write_part(&mut key));
+                    write_key(tuple, places, &mut key);
                     PartitionId::of_canonical(&key)
                 }
             };
             partition.owner(consumers)
         })
     }
+}
+
+/// Appends the canonical bytes of the key that consists of the fields at `places`: one field is the
+/// key itself, several are its parts.
+pub(crate) fn write_key(tuple: &[u8], places: &[usize], key: &mut Vec<u8>) {
+    if let [place] = places {
+        if let Some(field) = field(tuple, *place) {
+            field.with_canonical(|bytes| key.extend_from_slice(bytes));
+        }
+        return;
+    }
+    let fields = places.iter().filter_map(|place| field(tuple, *place));
+    fields.for_each(|field| field.write_part(key));
 }
 
 fn field(mut tuple: &[u8], place: usize) -> Option<Field<'_>> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 
 use crate::acker::{AckActions, Acker};
 use crate::anchor::{Anchor, Root};
@@ -103,6 +103,20 @@ pub trait Spout: Send {
     /// [`next_tuple`](Spout::next_tuple) and in [`next_failed`](Spout::next_failed).
     fn fail(&mut self, message: MessageId) {
         let _ = message;
+    }
+
+    /// Prepares the state for the snapshot at the end of `epoch`; `None` is the last snapshot,
+    /// after the last tuple. Returns false if the state is not ready: then called again, at the
+    /// latest when [`ComponentContext::waker`] is woken. Emitted tuples belong to the epoch.
+    ///
+    /// For a spout whose state is elsewhere, such as in another process.
+    fn prepare_snapshot(
+        &mut self,
+        epoch: Option<Epoch>,
+        out: &mut SpoutCollector<'_>,
+    ) -> Outcome<bool> {
+        let _ = (epoch, out);
+        Ok(true)
     }
 
     /// Returns true if the parallelism can't be changed while the topology runs. This is the case

@@ -45,12 +45,7 @@ where
         wiring: &Arc<SpoutWiring>,
         instance: Instance,
     ) -> Result<Box<dyn Processor>> {
-        Ok(Box::new(SpoutProcessor {
-            spout: StatefulComponent::new((self.0)()?, S::state, instance),
-            wiring: Arc::clone(wiring),
-            counters: wiring.instances.counters(instance.index),
-            running: None,
-        }))
+        Ok(Box::new(SpoutProcessor::new((self.0)()?, wiring, instance)))
     }
 }
 
@@ -128,6 +123,15 @@ impl MessageTracker {
 }
 
 impl<S: Spout> SpoutProcessor<S> {
+    pub(crate) fn new(spout: S, wiring: &Arc<SpoutWiring>, instance: Instance) -> Self {
+        SpoutProcessor {
+            spout: StatefulComponent::new(spout, S::state, instance),
+            wiring: Arc::clone(wiring),
+            counters: wiring.instances.counters(instance.index),
+            running: None,
+        }
+    }
+
     /// Handles received acks, and notifies the spout; returns true if there were any.
     fn listen(&mut self) -> bool {
         let Some(running) = &mut self.running else {
@@ -187,12 +191,11 @@ impl<S: Spout> SpoutProcessor<S> {
         Ok(next)
     }
 
-    /// Calls the spout to emit, if there is room and the instance is local; returns its request for
-    /// the next call.
-    fn call_spout(
+    /// Calls the spout to emit, if there is room and the instance is local; returns its answer.
+    fn call_spout<R>(
         &mut self,
-        ask: impl FnOnce(&mut S, &mut SpoutCollector<'_>) -> Outcome<Next>,
-    ) -> Result<Option<Next>> {
+        ask: impl FnOnce(&mut S, &mut SpoutCollector<'_>) -> Outcome<R>,
+    ) -> Result<Option<R>> {
         let Some(running) = &mut self.running else {
             return Ok(None);
         };
@@ -281,7 +284,11 @@ impl<S: Spout> SpoutProcessor<S> {
             false => self.running.as_ref().is_none_or(Running::has_no_replays),
         };
         if pending == 0 && is_through {
-            return Ok(Progress::DONE);
+            let is_prepared = self.prepare_snapshot(None, outbox)?;
+            return Ok(Progress {
+                made: is_prepared,
+                done: is_prepared,
+            });
         }
         if exhausted || !may_emit {
             self.signal_end(outbox);
@@ -294,6 +301,15 @@ impl<S: Spout> SpoutProcessor<S> {
             _ => None,
         };
         Ok(self.rest(wait, outbox))
+    }
+
+    /// Lets the spout prepare the next snapshot; returns true if it has, and all tuples are sent.
+    fn prepare_snapshot(&mut self, epoch: Option<Epoch>, outbox: &mut Outbox) -> Result<bool> {
+        if !self.flush(outbox)? {
+            return Ok(false);
+        }
+        let is_prepared = self.call_spout(|spout, out| spout.prepare_snapshot(epoch, out))?;
+        Ok(self.flush(outbox)? && is_prepared != Some(false))
     }
 
     /// Signals all bolts, once, that only replayed tuples may follow: they release held tuples.
@@ -386,11 +402,11 @@ impl<S: Spout> Processor for SpoutProcessor<S> {
         self.spout.checkpointed()
     }
 
-    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        let is_flushed = self.flush(outbox)?;
+    fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let is_prepared = self.prepare_snapshot(Some(epoch), outbox)?;
         Ok(Progress {
-            made: is_flushed,
-            done: is_flushed,
+            made: is_prepared,
+            done: is_prepared,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Tuples as bolts read them: views of the received batch.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ardea_config::nearest;
@@ -17,6 +18,12 @@ pub(crate) struct Origin {
     pub(crate) fields: Arc<[Arc<str>]>,
     /// The salt of the copy of a tuple that this input receives.
     pub(crate) salt: Salt,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {:?} of {:?}", self.stream, self.component)
+    }
 }
 
 /// One tuple, borrowed from the received batch.

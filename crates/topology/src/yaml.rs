@@ -1,5 +1,7 @@
 //! Topologies from YAML: the schema of the file, and its conversion.
 
+mod process;
+
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,11 +14,12 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use crate::builder::{Reliability, TopologyBuilder};
-use crate::component::{ResourceRequirements, Subscription};
+use crate::component::{Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
 use crate::outputs::DEFAULT_STREAM;
 use crate::registry::{Registry, Settings};
 use crate::topology::Topology;
+use process::{ProcessKeys, StreamKeys};
 
 /// The contents of a whole file.
 #[derive(Deserialize)]
@@ -52,6 +55,9 @@ struct Spout {
     cpu: Option<f64>,
     memory: Option<Spanned<String>>,
     disk: Option<Spanned<String>>,
+    command: Option<Spanned<Vec<String>>>,
+    outputs: Option<Vec<StreamKeys>>,
+    env: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
     settings: serde_json::Map<String, serde_json::Value>,
 }
@@ -69,6 +75,9 @@ struct Bolt {
     memory: Option<Spanned<String>>,
     disk: Option<Spanned<String>>,
     tick_every: Option<Spanned<String>>,
+    command: Option<Spanned<Vec<String>>>,
+    outputs: Option<Vec<StreamKeys>>,
+    env: Option<serde_json::Map<String, serde_json::Value>>,
     #[serde(default)]
     settings: serde_json::Map<String, serde_json::Value>,
     inputs: Vec<Input>,
@@ -199,16 +208,36 @@ pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
     let mut builder = TopologyBuilder::new(description.name);
     configure(&mut builder, &description.config)?;
     for spout in description.spouts {
-        let make = find(&registry.spouts, &spout.component, "spout")?;
-        let kind = make(settings(&spout.name, spout.settings));
+        let keys = ProcessKeys {
+            command: spout.command,
+            outputs: spout.outputs,
+            env: spout.env,
+        };
+        let kind = match keys.component("spout", &spout.component, &spout.settings)? {
+            Some(process) => Kind::Spout(Arc::new(process)),
+            None => {
+                let make = find(&registry.spouts, &spout.component, "spout")?;
+                make(settings(&spout.name, spout.settings))
+            }
+        };
         let component = builder.add(&spout.name.value, spout.parallelism, kind);
         component.line = Some(line(&spout.name));
         component.isolation = isolation(spout.isolation.as_ref())?;
         component.wants = wants(spout.cpu, spout.memory.as_ref(), spout.disk.as_ref())?;
     }
     for bolt in description.bolts {
-        let make = find(&registry.bolts, &bolt.component, "bolt")?;
-        let kind = make(settings(&bolt.name, bolt.settings));
+        let keys = ProcessKeys {
+            command: bolt.command,
+            outputs: bolt.outputs,
+            env: bolt.env,
+        };
+        let kind = match keys.component("bolt", &bolt.component, &bolt.settings)? {
+            Some(process) => Kind::Bolt(Arc::new(process)),
+            None => {
+                let make = find(&registry.bolts, &bolt.component, "bolt")?;
+                make(settings(&bolt.name, bolt.settings))
+            }
+        };
         let inputs = bolt
             .inputs
             .iter()

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Clock, LatencySnapshot, MessageCounts, Result, Timestamp};
+use ardea_instance::protocol::MetricKind;
+use ardea_instance::user_metrics_of;
 use ardea_metrics::{
     Batch, EdgeCounters, InstanceCounters, Labels, LatencyCounters, LinkCounters, MessageCounters,
     MetricsManager, ProcessReading, RingCounters, Value, catalogue,
@@ -114,6 +116,7 @@ impl Gauges {
                 ..InstanceCounters::new(&*of.0, of.1, report.metrics)
             }
             .write(batch);
+            write_user_metrics(&of.0, of.1, batch);
         }
         for sent in view.crossings.traffic().sent() {
             let reading = EdgeCounters {
@@ -221,6 +224,23 @@ impl LeaderBatches {
             let dropped = Value::Counter(self.dropped as f64);
             batch.push(catalogue::SINK_DROPPED.name, &labels, dropped);
         }
+    }
+}
+
+/// Adds the metrics that user code in the process of an instance has reported.
+fn write_user_metrics(vertex: &str, instance: u32, batch: &mut Batch) {
+    let metrics = user_metrics_of(vertex, instance);
+    if metrics.is_empty() {
+        return;
+    }
+    let instance = instance.to_string();
+    let labels = Labels::of([("vertex", vertex), ("instance", &*instance)]);
+    for (name, kind, value) in metrics {
+        let (name, value) = match kind {
+            MetricKind::Counter => (format!("ardea_user_{name}_total"), Value::Counter(value)),
+            MetricKind::Gauge => (format!("ardea_user_{name}"), Value::Gauge(value)),
+        };
+        batch.push(&*name, &labels, value);
     }
 }
 

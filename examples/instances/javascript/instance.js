@@ -144,4 +144,4 @@ function serve(step) {
   }
 }
 
-module.exports = { serve, entryOf, log };
+module.exports = { serve, entryOf, log, write, read, Reader, json, u32, sized, sendState, restore };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ardea::cluster::{HOST_START_VARIABLE, Modules, set_host_command};
 use ardea::command_line::{self, ProgramFile};
+use ardea_engine::Job;
 use pyo3::prelude::*;
 
 use crate::failure::{RaisedException, raise};
@@ -35,10 +36,22 @@ pub(crate) fn main(
         )
     });
     let pipeline = compiled.map_err(|error| raise(py, &error, None))?.pipeline;
+    Ok(run_command(py, words, pipeline, (script, name), host))
+}
+
+/// Runs a command of a job, as [`main`] does. `program` is the file and its name in a container.
+pub(crate) fn run_command<J: Job + Clone + 'static>(
+    py: Python<'_>,
+    words: Vec<OsString>,
+    job: J,
+    program: (PathBuf, String),
+    host: Vec<OsString>,
+) -> u8 {
     set_host_command(host);
-    let file = ProgramFile::Script { path: script, name };
-    let describe = move |_: &[String]| Ok(pipeline.clone());
-    Ok(py.detach(move || command_line::main_of(&file, words, Modules::builtin(), describe)))
+    let (path, name) = program;
+    let file = ProgramFile::Script { path, name };
+    let describe = move |_: &[String]| Ok(job.clone());
+    py.detach(move || command_line::main_of(&file, words, Modules::builtin(), describe))
 }
 
 /// Runs this process as a host of a cluster, with the command line of further hosts. Returns the

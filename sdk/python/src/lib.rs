@@ -8,9 +8,10 @@
 //! * `plan`: the form of plans;
 //! * `lowering`: the pipeline of a plan; `connectors`: its sources and sinks of other systems;
 //! * `function`: the interface of steps that call functions; `python_function`: functions in
-//!   the interpreter of this process; `process_function`: in processes of their own;
-//!   `function_step`, `keyed_step`: their processors;
+//!   the interpreter of this process; `process_function`, `keyed_process`: in processes of their
+//!   own, with `user_metrics`; `function_step`, `keyed_step`: their processors;
 //! * `row_reader`, `row_writer`: records as objects of Python, and back;
+//! * `topology`: topologies of spouts and bolts;
 //! * `run`: a run in this process; `commands`: the command line of a job, and its processes on
 //!   a cluster; `failure`: errors as exceptions.
 //!
@@ -26,6 +27,7 @@ mod connectors;
 mod failure;
 mod function;
 mod function_step;
+mod keyed_process;
 mod keyed_step;
 mod lowering;
 mod plan;
@@ -34,6 +36,8 @@ mod python_function;
 mod row_reader;
 mod row_writer;
 mod run;
+mod topology;
+mod user_metrics;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -72,6 +76,9 @@ mod _ardea {
 
     #[pymodule_export]
     use super::run::run;
+
+    #[pymodule_export]
+    use super::topology::{main_topology, run_topology};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -206,6 +206,9 @@ pub(crate) struct ProcessPlan {
     pub fields: FieldList,
     pub ttl_micros: Option<u64>,
     pub on_error: ErrorPolicy,
+    /// The options of processes of the step; `None` if it runs in the process of the job.
+    #[serde(default)]
+    pub process: Option<ProcessOptions>,
 }
 
 /// The treatment of records on which a step fails.

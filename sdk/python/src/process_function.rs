@@ -5,25 +5,30 @@
 
 use ardea_columns::{ArrowFormat, write_stream};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
-use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange};
+use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange, UserMetric};
 use ardea_instance::{GuestError, GuestInstance, GuestResults, InstanceCommand, serve};
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
 
-use crate::failure::{RaisedException, raise};
+use crate::failure::{RaisedException, Traceback, raise};
 use crate::function::{BatchFunction, FunctionResult};
-use crate::plan::{FunctionForm, FunctionPlan, Plan, ProcessOptions, StepKind};
+use crate::keyed_process::KeyedGuest;
+use crate::plan::{
+    ErrorPolicy, FunctionForm, FunctionPlan, Plan, ProcessOptions, ProcessPlan, StepKind,
+};
 use crate::python_function::{ArrowFunction, PythonFunction, RowsFunction};
+use crate::user_metrics::FunctionMetrics;
 
 /// The environment variable with the index of the function that a process serves.
 const FUNCTION_VARIABLE: &str = "ARDEA_PYTHON_FUNCTION";
 
-/// Returns the command of the processes of a step.
+/// Returns the command of the processes of a step that calls the function with this index.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`] if the plan does not name its script.
 pub(crate) fn command_of(
-    plan: &FunctionPlan,
+    function: usize,
+    on_error: ErrorPolicy,
     options: &ProcessOptions,
     words: &[String],
 ) -> Result<InstanceCommand> {
@@ -34,8 +39,8 @@ pub(crate) fn command_of(
     };
     let mut command = InstanceCommand::new(interpreter)
         .args(script)
-        .env(FUNCTION_VARIABLE, plan.function.to_string())
-        .on_error(plan.on_error.into());
+        .env(FUNCTION_VARIABLE, function.to_string())
+        .on_error(on_error.into());
     if let Some(timeout) = options.answer_timeout {
         command = command.answer_timeout(timeout.into());
     }
@@ -60,7 +65,8 @@ pub(crate) fn serve_function(
     let step = Plan::parse(plan).and_then(|plan| {
         let mut steps = plan.steps.into_iter();
         let found = steps.find_map(|step| match step.kind {
-            StepKind::Function(plan) if plan.function == index => Some(plan),
+            StepKind::Function(plan) if plan.function == index => Some(ServedPlan::Function(plan)),
+            StepKind::Process(plan) if plan.function == index => Some(ServedPlan::Keyed(plan)),
             _ => None,
         });
         let found = found.zip(objects.into_iter().nth(index));
@@ -71,17 +77,47 @@ pub(crate) fn serve_function(
         })
     });
     let (plan, callable) = step.map_err(|error| raise(py, &error, None))?;
-    let mut guest = FunctionGuest {
-        plan,
-        function: PythonFunction {
-            callable: callable.into(),
-            raised: RaisedException::new(true),
-        },
-        made: None,
+    let function = PythonFunction {
+        callable: callable.into(),
+        raised: RaisedException::new(true),
     };
     // The failure is with the host.
-    py.detach(|| serve(&mut guest)).ok();
+    match plan {
+        ServedPlan::Function(plan) => {
+            let mut guest = FunctionGuest {
+                plan,
+                function,
+                made: None,
+                metrics: FunctionMetrics::new(),
+            };
+            py.detach(|| serve(&mut guest)).ok();
+        }
+        ServedPlan::Keyed(plan) => {
+            let mut guest = KeyedGuest::new(py, plan, &function)?;
+            py.detach(|| serve(&mut guest)).ok();
+        }
+    }
     Ok(())
+}
+
+/// The step whose function a process serves.
+enum ServedPlan {
+    Function(FunctionPlan),
+    Keyed(ProcessPlan),
+}
+
+/// Returns the failure of the function `name` for the host.
+pub(crate) fn guest_failure(name: &str, failure: Traceback) -> GuestError {
+    let row = failure.row.and_then(|row| u32::try_from(row).ok());
+    let mut message = format!("the function {name:?} raised {}", failure.text);
+    if row.is_some() {
+        message.push_str(&format!("; the record is {}", failure.record));
+    }
+    GuestError::Failed(GuestFailure {
+        message,
+        row,
+        ..GuestFailure::default()
+    })
 }
 
 /// The function of a step, and its form for the columns of the input.
@@ -89,6 +125,7 @@ struct FunctionGuest {
     plan: FunctionPlan,
     function: PythonFunction,
     made: Option<(SchemaRef, Box<dyn BatchFunction>)>,
+    metrics: FunctionMetrics,
 }
 
 impl FunctionGuest {
@@ -122,7 +159,12 @@ impl GuestInstance for FunctionGuest {
             state: false,
             watermarks: false,
             rings: true,
+            roles: vec!["step".into()],
         }
+    }
+
+    fn take_metrics(&mut self, is_last: bool) -> Vec<UserMetric> {
+        self.metrics.take(is_last)
     }
 
     fn process(
@@ -134,18 +176,8 @@ impl GuestInstance for FunctionGuest {
         let name = self.plan.name.clone();
         let function = self.function_for(records.schema_ref());
         let called = function.map_err(|error| GuestError::failed(error.to_string()))?;
-        let result = called.call(&records).map_err(|failure| {
-            let row = failure.row.and_then(|row| u32::try_from(row).ok());
-            let mut message = format!("the function {name:?} raised {}", failure.text);
-            if row.is_some() {
-                message.push_str(&format!("; the record is {}", failure.record));
-            }
-            GuestError::Failed(GuestFailure {
-                message,
-                row,
-                ..GuestFailure::default()
-            })
-        })?;
+        let called = called.call(&records);
+        let result = called.map_err(|failure| guest_failure(&name, failure))?;
         emit(&name, &times, result, results)
     }
 }

@@ -36,11 +36,25 @@ pub(crate) fn run(
     settings: Vec<String>,
     quiet: bool,
 ) -> PyResult<RunResult> {
-    let prepared = Plan::parse(plan).and_then(|plan| {
-        let compiled = compile(py, plan, objects, RaisedException::default())?;
-        Ok((compiled, run_settings(settings)?))
-    });
-    let (compiled, settings) = prepared.map_err(|error| raise(py, &error, None))?;
+    let compiled =
+        Plan::parse(plan).and_then(|plan| compile(py, plan, objects, RaisedException::default()));
+    let compiled = compiled.map_err(|error| raise(py, &error, None))?;
+    let job: Arc<dyn Job> = Arc::new(compiled.pipeline);
+    let state = run_job(py, job, settings, quiet, &compiled.raised)?;
+    let collected = compiled.collected.into_iter();
+    let collected = collected.map(|batches| batches.take().into_iter().map(PyRecordBatch::new));
+    Ok((state, collected.map(Iterator::collect).collect()))
+}
+
+/// Runs a job until it ends, and returns the state in which it has ended.
+pub(crate) fn run_job(
+    py: Python<'_>,
+    job: Arc<dyn Job>,
+    settings: Vec<String>,
+    quiet: bool,
+    raised: &RaisedException,
+) -> PyResult<&'static str> {
+    let settings = run_settings(settings).map_err(|error| raise(py, &error, None))?;
     let interrupts = Interrupts::manual();
     let supervisor = Supervisor {
         interrupts: interrupts.clone(),
@@ -49,16 +63,12 @@ pub(crate) fn run(
         verbose: false,
         progress: false,
     };
-    let job: Arc<dyn Job> = Arc::new(compiled.pipeline);
     let mut ended = spawn(job, settings, supervisor).map_err(|error| raise(py, &error, None))?;
     let (ended, signal) = wait(py, &mut ended, &interrupts);
-    if let Some(signal) = signal {
-        return Err(signal);
+    match signal {
+        Some(signal) => Err(signal),
+        None => state_of(py, ended, raised),
     }
-    let state = state_of(py, ended, &compiled.raised)?;
-    let collected = compiled.collected.into_iter();
-    let collected = collected.map(|batches| batches.take().into_iter().map(PyRecordBatch::new));
-    Ok((state, collected.map(Iterator::collect).collect()))
 }
 
 /// Reads the settings of a run from `KEY=VALUE`, the environment and the configuration files.

@@ -1,11 +1,15 @@
 """The queries of the benchmark NEXMark by expressions, with the results of those in Rust."""
 
+from pathlib import Path
 from typing import Callable, Dict, Sequence
 
 import ardea as a
 
 #: The time without a limit of joins.
 ALWAYS = "36500d"
+
+#: The number of keys of the table of query 13.
+SIDE_KEYS = 10_000
 
 _TEXTS = ("name", "city", "state", "channel", "url", "extra")
 _TIMES = ("date_time", "expires")
@@ -130,7 +134,15 @@ def q8(p: a.Pipeline, path: str) -> a.Stream:
     return found.filter(a.col("has_person") & (a.col("auctions") > 0)).select(*bounds, "id", _required("name"))
 
 
+def q13(p: a.Pipeline, path: str) -> a.Stream:
+    """Joins bids with the table ``side.csv`` beside the events."""
+    side = p.read(a.files.csv(Path(path).parent / "side.csv", schema={"key": "uint64", "value": "string"}))
+    stream = bids(p, path, "auction", "bidder", "price", "date_time")
+    joined = stream.with_column("side_key", a.col("auction") % SIDE_KEYS).hash_join(side, "side_key", "key")
+    return joined.select("auction", "bidder", "price", "date_time", "value")
+
+
 #: The queries by their names.
 QUERIES: Dict[str, Callable[[a.Pipeline, str], a.Stream]] = {
-    "q0": q0, "q1": q1, "q2": q2, "q3": q3, "q4": q4, "q5": q5, "q6": q6, "q7": q7, "q8": q8,
+    "q0": q0, "q1": q1, "q2": q2, "q3": q3, "q4": q4, "q5": q5, "q6": q6, "q7": q7, "q8": q8, "q13": q13,
 }

@@ -9,7 +9,7 @@ from typing import List
 
 import ardea as a
 import pytest
-from nexmark_queries import QUERIES
+from nexmark_queries import QUERIES, SIDE_KEYS
 
 EVENTS = 20_000
 
@@ -28,6 +28,8 @@ def ardea(*words: str) -> None:
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("nexmark") / "events.jsonl"
     ardea("generate", "--events", str(EVENTS), "--output", str(path))
+    rows = (f"{key},value {key}\n" for key in range(SIDE_KEYS))
+    (path.parent / "side.csv").write_text("key,value\n" + "".join(rows))
     return path
 
 
@@ -40,7 +42,8 @@ def results(path: Path) -> List[str]:
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_gives_the_results_of_rust(query: str, events: Path, tmp_path: Path) -> None:
     expected = tmp_path / "expected.jsonl"
-    ardea("run", "--query", query, "--input", str(events), "--output", str(expected))
+    side = ["--side", str(events.parent / "side.csv")] if query == "q13" else []
+    ardea("run", "--query", query, "--input", str(events), "--output", str(expected), *side)
     p = a.Pipeline(query)
     QUERIES[query](p, str(events)).write(a.files.json(tmp_path / "out.jsonl"))
     p.run()

@@ -232,3 +232,100 @@ def test_a_function_is_in_the_process_of_the_job_by_default() -> None:
     pids = p.read(a.items([{"n": 1}])).map(lambda row: os.getpid()).collect()
     p.run()
     assert pids.rows() == [os.getpid()]
+
+
+COUNT = """
+    class Count:
+        def on_record(self, ctx, record):
+            if record["number"] in (700, 2300) and not os.path.exists(f"dead-{record['number']}"):
+                open(f"dead-{record['number']}", "w").close()
+                os.kill(os.getpid(), 9)
+            ctx.state = (ctx.state or 0) + 1
+            ctx.set_timer(10_000)
+
+        def on_timer(self, ctx):
+            ctx.emit({"key": ctx.key, "count": ctx.state, "pid": os.getpid()})
+            ctx.clear_state()
+
+    def counted(process):
+        numbers = p.read(a.generate.at_rate(4000, limit=4000))
+        timed = numbers.with_column("key", a.col("number") % 40).with_timestamps(
+            a.col("number").cast("timestamp[s]"), max_ahead=None
+        )
+        return timed.key_by("key").process(
+            Count, name="count", schema={"key": int, "count": int, "pid": int}, process=process
+        )
+"""
+
+
+def test_a_function_with_state_and_timers_runs_in_processes(job: Job) -> None:
+    for number in (700, 2300):
+        (job.folder / f"dead-{number}").touch()
+    done = job.run(textwrap.dedent(COUNT) + textwrap.dedent("""
+        rows = counted(True).collect()
+        p.run()
+        assert sorted((row["key"], row["count"]) for row in rows) == [(key, 100) for key in range(40)]
+        assert os.getpid() not in {row["pid"] for row in rows}
+    """))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_state_of_a_killed_process_is_restored(job: Job) -> None:
+    done = job.run(textwrap.dedent(COUNT) + textwrap.dedent("""
+        counted(True).write(a.files.json("out.jsonl"))
+        p.run(
+            guarantee="exactly-once",
+            checkpoints="checkpoints",
+            settings={"checkpoints.every": "10ms"},
+        )
+        assert os.path.exists("dead-2300")
+    """))
+    assert done.returncode == 0, done.stderr
+    counts = sorted((row["key"], row["count"]) for row in job.rows())
+    assert counts == [(key, 100) for key in range(40)]
+
+
+def test_an_exception_of_a_function_with_state_names_its_record(job: Job) -> None:
+    done = job.run("""
+        def inverse(ctx, record):
+            ctx.emit(1 // record["number"])
+
+        p.read(a.generate.sequence(3)).key_by("number").process(inverse, process=True).discard()
+        try:
+            p.run()
+        except a.FunctionError as error:
+            text = str(error)
+            assert "ZeroDivisionError" in text and "'number': 0" in text, text
+            print("refused")
+    """)
+    assert done.stdout == "refused\n", done.stderr
+
+
+def test_failed_records_of_a_function_with_state_are_dead_letters(job: Job) -> None:
+    done = job.run("""
+        def inverse(ctx, record):
+            ctx.emit({"n": 6 // record["number"]} if record["number"] < 3 else {"n": "six"})
+
+        rows = p.read(a.generate.sequence(4)).key_by("number").process(
+            inverse, schema={"n": int}, on_error="dead_letter", process=True
+        ).collect()
+        p.run(dead_letters="bad.jsonl")
+        assert sorted(row["n"] for row in rows) == [3, 6]
+    """)
+    assert done.returncode == 0, done.stderr
+    assert len(job.rows("bad.jsonl")) == 2
+
+
+def test_a_processing_timer_in_a_process_fails_the_job(job: Job) -> None:
+    done = job.run("""
+        def timed(ctx, record):
+            ctx.set_processing_timer("1s")
+
+        p.read(a.generate.sequence(1)).key_by("number").process(timed, process=True).discard()
+        try:
+            p.run()
+        except a.FunctionError as error:
+            assert "no timers in processing time" in str(error), error
+            print("refused")
+    """)
+    assert done.stdout == "refused\n", done.stderr

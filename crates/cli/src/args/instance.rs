@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use ardea::instance::protocol::{ComponentOutput, InstanceRole};
 use ardea_config::parse_duration;
 use clap::Subcommand;
 
@@ -11,8 +12,10 @@ pub const INSTANCE_CHECK_HELP: &str = "\
 Examples:
   ardea instance check -- node instance.js
   ardea instance check --record '{\"customer\": \"ann\", \"amount\": 5}' --key ann -- node spending.js
+  ardea instance check --role bolt --record '[\"to be\"]' --output default=word -- python3 -m ardea component words:Split
 
-The kit plays the host against the command: handshake, batches, watermarks, barriers, restore, an unknown message, stop. \
+The kit plays the host against the command: handshake, batches, watermarks, barriers, restore, an unknown message, stop; \
+of spouts and bolts also tuples, acks, ticks and the end. \
 Each check starts a process. Exits with code 0 if all checks pass. docs/instance-protocol.md describes the protocol.";
 
 /// The subcommands of `ardea instance`.
@@ -26,8 +29,15 @@ pub enum InstanceCommands {
 /// The arguments of `ardea instance check`.
 #[derive(clap::Args, Debug)]
 pub struct InstanceCheckArgs {
-    /// Sample record as a JSON document, which the program accepts; may be repeated
-    #[arg(long = "record", value_name = "JSON", default_value = "{\"value\": 1}")]
+    /// Role of the program: step, spout or bolt
+    #[arg(long, value_name = "ROLE", value_parser = role, default_value = "step")]
+    pub role: InstanceRole,
+    /// Stream that a spout or bolt emits; may be repeated, in the order of the indexes
+    #[arg(long = "output", value_name = "STREAM=FIELD,FIELD", value_parser = output)]
+    pub outputs: Vec<ComponentOutput>,
+    /// Sample record as a JSON document, which the program accepts; may be repeated. For a bolt the
+    /// array of the values of a tuple. Default: {"value": 1}, of a bolt ["value"]
+    #[arg(long = "record", value_name = "JSON")]
     pub records: Vec<String>,
     /// Key of the records, for a step with keys
     #[arg(long, value_name = "KEY")]
@@ -50,4 +60,23 @@ fn parameter(text: &str) -> Result<(String, serde_json::Value), String> {
     };
     let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
     Ok((name.to_owned(), value))
+}
+
+/// Parses the name of a role.
+fn role(text: &str) -> Result<InstanceRole, String> {
+    let roles = [InstanceRole::Step, InstanceRole::Spout, InstanceRole::Bolt];
+    let found = roles.into_iter().find(|role| role.as_str() == text);
+    found.ok_or_else(|| "a role is step, spout or bolt".into())
+}
+
+/// Parses `STREAM=FIELD,FIELD`.
+fn output(text: &str) -> Result<ComponentOutput, String> {
+    match text.split_once('=') {
+        Some((stream, fields)) if !stream.is_empty() && !fields.is_empty() => Ok(ComponentOutput {
+            stream: stream.to_owned(),
+            fields: fields.split(',').map(str::to_owned).collect(),
+            direct: false,
+        }),
+        _ => Err("an output is STREAM=FIELD,FIELD".into()),
+    }
 }

@@ -4,6 +4,7 @@ use ardea::command_line::Context;
 use ardea::console::Failure;
 use ardea::instance::InstanceCommand;
 use ardea::instance::check::{self, CheckOutcome, CheckSettings, CheckVerdict};
+use ardea::instance::protocol::InstanceRole;
 use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
@@ -22,9 +23,18 @@ pub fn check(args: &InstanceCheckArgs, context: &Context) -> Result<(), Failure>
     for (name, value) in &args.parameters {
         command = command.parameter(name, value.clone());
     }
+    let mut records = args.records.clone();
+    if records.is_empty() {
+        records.push(match args.role {
+            InstanceRole::Bolt => "[\"value\"]".to_owned(),
+            InstanceRole::Step | InstanceRole::Spout => "{\"value\": 1}".to_owned(),
+        });
+    }
     let settings = CheckSettings {
         command,
-        records: args.records.clone(),
+        records,
+        role: args.role,
+        outputs: args.outputs.clone(),
         key: args.key.clone(),
         timeout: args.timeout,
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ardea_core::{
     Boundedness, ChunkCodec, Ends, Error, Processor, ProcessorSupplier, Result, Routing, Timestamp,
 };
+use ardea_instance::{InstanceCommand, InstanceStep};
 use ardea_operators::{Firing, WindowResult};
 use ardea_pipeline::{HasEventTime, Stream, Window};
 use arrow_schema::{Schema, SchemaRef};
@@ -13,6 +14,7 @@ use arrow_schema::{Schema, SchemaRef};
 use super::bound_aggregates::{BoundAggregates, PartialRow, bind};
 use super::windowed::WindowedColumns;
 use super::{BoundStep, Columns, failing, supplier};
+use crate::arrow_format::ArrowFormat;
 use crate::batch_codec::ColumnCodec;
 use crate::key::{ColumnScatter, KeyColumns};
 use crate::keyed::{ColumnDistinctP, ColumnRollingP};
@@ -45,6 +47,23 @@ impl<B: Boundedness, E> KeyedColumns<B, E> {
         self.step(name, |key, _| {
             let key = key.clone();
             Ok((schema, supplier(move || make(&key))))
+        })
+    }
+
+    /// Passes the records to processes of `command`, with all records of a key in one process. Emits
+    /// the records that the processes return, which have the columns of `schema`. The processes may
+    /// have state per key, which is part of checkpoints. See [`Columns::in_process`].
+    pub fn in_process(
+        self,
+        name: impl Into<String>,
+        command: InstanceCommand,
+        schema: SchemaRef,
+    ) -> Columns<B, E> {
+        self.step(name, |key, _| {
+            let (key, of_results) = (key.clone(), Arc::clone(&schema));
+            let make = move || ArrowFormat::keyed(Arc::clone(&of_results), key.clone());
+            let make: Arc<dyn ProcessorSupplier> = Arc::new(InstanceStep::keyed(command, make));
+            Ok((schema, make))
         })
     }
 

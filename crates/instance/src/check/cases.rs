@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ardea_core::{PartitionId, Timestamp};
 
-use super::{CheckHost, CheckSettings, CheckVerdict};
+use super::{CheckHost, CheckSettings, CheckVerdict, components};
 use crate::protocol::{
-    FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType, InstanceFrame, ProtocolRange,
-    ResultReader, RowBatchWriter, RowRecord, StatePartReader,
+    FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType, InstanceFrame, InstanceRole,
+    ProtocolRange, ResultReader, RowBatchWriter, RowRecord, StatePartReader,
 };
 
 /// The maximum wait for the exit of a process, besides the timeout of answers.
@@ -16,19 +16,23 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size of the big batch.
 const BIG_BATCH_BYTES: usize = 8 << 20;
 
-type Verdict = Result<CheckVerdict, String>;
-type Case = fn(&CheckSettings, &mut Vec<String>) -> Verdict;
+pub(super) type Verdict = Result<CheckVerdict, String>;
+pub(super) type Case = fn(&CheckSettings, &mut Vec<String>) -> Verdict;
 
-/// All checks, in their order.
-pub(super) const ALL: &[(&str, Case)] = &[
-    ("handshake", handshake),
-    ("other-version", other_version),
+/// The checks of all roles before those of a role.
+const FIRST: &[(&str, Case)] = &[("handshake", handshake), ("other-version", other_version)];
+
+/// The checks of steps and bolts.
+const OF_BATCHES: &[(&str, Case)] = &[
     ("batch", batch),
     ("empty-batch", empty_batch),
     ("several-batches", several_batches),
     ("big-batch", big_batch),
     ("bad-record", bad_record),
-    ("watermark", watermark),
+];
+
+/// The checks of all roles after those of a role.
+const LAST: &[(&str, Case)] = &[
     ("barrier", barrier),
     ("restore", restore),
     ("unknown-message", unknown_message),
@@ -36,12 +40,22 @@ pub(super) const ALL: &[(&str, Case)] = &[
     ("lost-host", lost_host),
 ];
 
-fn passed(remark: impl Into<String>) -> Verdict {
+/// Returns the checks of a role, in their order.
+pub(super) fn of_role(role: InstanceRole) -> Vec<(&'static str, Case)> {
+    let of_role: &[&[(&str, Case)]] = match role {
+        InstanceRole::Step => &[FIRST, OF_BATCHES, &[("watermark", watermark)], LAST],
+        InstanceRole::Bolt => &[FIRST, OF_BATCHES, components::OF_BOLTS, LAST],
+        InstanceRole::Spout => &[FIRST, components::OF_SPOUTS, LAST],
+    };
+    of_role.concat()
+}
+
+pub(super) fn passed(remark: impl Into<String>) -> Verdict {
     Ok(CheckVerdict::Passed(remark.into()))
 }
 
 /// Runs `body` with a process that is ready.
-fn with_ready(
+pub(super) fn with_ready(
     settings: &CheckSettings,
     lines: &mut Vec<String>,
     body: impl FnOnce(&mut CheckHost, &crate::protocol::GuestHello) -> Verdict,
@@ -83,11 +97,12 @@ fn other_version(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
 /// Returns the payload of a batch with the sample records, repeated up to about `bytes`.
 fn sample(settings: &CheckSettings, bytes: usize) -> (Vec<u8>, u32) {
     let mut writer = RowBatchWriter::default();
+    let records = settings.rows();
     loop {
-        for record in &settings.records {
+        for record in &records {
             push(&mut writer, settings, record.as_bytes());
         }
-        if writer.byte_len() >= bytes || settings.records.is_empty() {
+        if writer.byte_len() >= bytes || records.is_empty() {
             let records = writer.records();
             return (writer.finish(), records);
         }
@@ -123,7 +138,7 @@ fn result(host: &mut CheckHost, sequence: u64, rows: u32) -> Result<(usize, usiz
                 frame.head.sequence
             ));
         }
-        let read = ResultReader::rows(&frame.payload, rows).map_err(|it| it.to_string())?;
+        let read = host.read_result(&frame.payload, rows)?;
         let broken = read
             .outputs
             .iter()
@@ -168,7 +183,7 @@ fn several_batches(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict
         let mut open: Vec<u64> = (1..=16).collect();
         while !open.is_empty() {
             let frame = host.expect(FrameType::Result)?;
-            ResultReader::rows(&frame.payload, rows).map_err(|it| it.to_string())?;
+            host.read_result(&frame.payload, rows)?;
             let sequence = frame.head.sequence;
             let Some(at) = open.iter().position(|it| *it == sequence) else {
                 return Err(format!("the batch {sequence} was answered twice"));
@@ -202,7 +217,7 @@ fn bad_record(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
                 passed("it ends the job with an ERROR")
             }
             Some(frame) if frame.head.kind == FrameType::Result => {
-                let read = ResultReader::rows(&frame.payload, 1).map_err(|it| it.to_string())?;
+                let read = host.read_result(&frame.payload, 1)?;
                 match read.failures.first() {
                     Some(failure) => passed(format!("the row failed: {}", failure.reason)),
                     None => passed("it accepts the record"),
@@ -251,6 +266,18 @@ fn watermark(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
     })
 }
 
+/// Lets the instance process the sample records, or emit tuples. Returns their number.
+fn work(settings: &CheckSettings, host: &mut CheckHost, sequence: u64) -> Result<u32, String> {
+    if settings.role == InstanceRole::Spout {
+        let (tuples, _) = components::next(settings, host, sequence)?;
+        return Ok(tuples.len() as u32);
+    }
+    let (payload, rows) = sample(settings, 0);
+    send_batch(host, sequence, payload)?;
+    result(host, sequence, rows)?;
+    Ok(rows)
+}
+
 type Entries = BTreeMap<(Option<u32>, Vec<u8>), Vec<u8>>;
 
 /// Requests the state; returns its entries and its parts.
@@ -287,12 +314,10 @@ fn barrier(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
             return Ok(CheckVerdict::Skipped("it has no state".into()));
         }
         let (entries, _) = state(host, 1)?;
-        if !entries.is_empty() {
+        if !entries.is_empty() && settings.role == InstanceRole::Step {
             return Err("a new instance has state before the first record".into());
         }
-        let (payload, rows) = sample(settings, 0);
-        send_batch(host, 1, payload)?;
-        result(host, 1, rows)?;
+        let rows = work(settings, host, 1)?;
         let (first, _) = state(host, 2)?;
         host.send(&InstanceFrame::empty(FrameType::Commit, 2))?;
         let (second, _) = state(host, 3)?;
@@ -308,9 +333,7 @@ fn restore(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
         if !hello.state {
             return Ok(CheckVerdict::Skipped("it has no state".into()));
         }
-        let (payload, rows) = sample(settings, 0);
-        send_batch(host, 1, payload.clone())?;
-        result(host, 1, rows)?;
+        work(settings, host, 1)?;
         let (saved, parts) = state(host, 1)?;
         let (mut other, _) = CheckHost::ready(settings, Some(&parts))?;
         let (restored, _) = state(&mut other, 2)?;
@@ -318,11 +341,11 @@ fn restore(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
             return Err("another process that was restored has another state".into());
         }
         for process in [&mut *host, &mut other] {
-            send_batch(process, 2, payload.clone())?;
-            result(process, 2, rows)?;
+            work(settings, process, 2)?;
         }
         let (here, there) = (state(host, 3)?.0, state(&mut other, 3)?.0);
-        if here != there {
+        // The input of a spout may have changed in the meantime.
+        if here != there && settings.role != InstanceRole::Spout {
             return Err("after the same records the restored process has another state".into());
         }
         passed(format!("{} entries were restored", saved.len()))
@@ -344,10 +367,15 @@ fn unknown_message(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict
 
 fn stop(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
     with_ready(settings, lines, |host, _| {
-        let (payload, rows) = sample(settings, 0);
-        send_batch(host, 1, payload)?;
-        host.send(&InstanceFrame::empty(FrameType::Stop, 0))?;
-        result(host, 1, rows)?;
+        if settings.role == InstanceRole::Spout {
+            work(settings, host, 1)?;
+            host.send(&InstanceFrame::empty(FrameType::Stop, 0))?;
+        } else {
+            let (payload, rows) = sample(settings, 0);
+            send_batch(host, 1, payload)?;
+            host.send(&InstanceFrame::empty(FrameType::Stop, 0))?;
+            result(host, 1, rows)?;
+        }
         match host.ends_within(EXIT_TIMEOUT) {
             None => Err(format!("it still runs {EXIT_TIMEOUT:?} after STOP")),
             Some(status) if status.success() => passed("it exits with status 0"),

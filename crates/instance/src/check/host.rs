@@ -16,7 +16,7 @@ use super::CheckSettings;
 use crate::process::StartedChild;
 use crate::protocol::{
     FrameBuffer, FrameHead, FrameType, GuestFailure, GuestHello, HostHello, InstanceConfiguration,
-    InstanceFrame, ProtocolRange,
+    InstanceFrame, InstanceRole, ProtocolRange, ResultReader,
 };
 
 /// The last lines of standard error that are shown.
@@ -28,6 +28,7 @@ pub(crate) struct CheckHost {
     socket: Option<UnixStream>,
     received: FrameBuffer,
     timeout: Duration,
+    role: InstanceRole,
     stderr: Arc<Mutex<Vec<String>>>,
 }
 
@@ -46,6 +47,7 @@ impl CheckHost {
             socket: Some(socket),
             received: FrameBuffer::default(),
             timeout: settings.timeout,
+            role: settings.role,
             stderr,
         })
     }
@@ -75,6 +77,11 @@ impl CheckHost {
             let formats = hello.formats.join(", ");
             return Err(format!("it reads only {formats}, and the kit sends json"));
         }
+        let role = settings.role.as_str();
+        if !hello.roles.iter().any(|it| it == role) {
+            let roles = hello.roles.join(", ");
+            return Err(format!("it can be {roles}, and the kit checks a {role}"));
+        }
         let parameters = settings.command.parameters.clone();
         let configuration = InstanceConfiguration {
             protocol,
@@ -89,6 +96,7 @@ impl CheckHost {
             restore: restore.is_some(),
             rings: false,
             parameters: serde_json::Value::Object(parameters),
+            component: settings.component(),
         };
         self.send(&InstanceFrame::json(
             FrameType::Configure,
@@ -161,14 +169,37 @@ impl CheckHost {
         Ok(false)
     }
 
-    /// Returns the next frame but log lines and heartbeats; `None` if the process closed the
+    /// Reads the payload of a RESULT.
+    pub(crate) fn read_result<'a>(
+        &self,
+        payload: &'a [u8],
+        rows: u32,
+    ) -> Result<ResultReader<'a>, String> {
+        match self.role {
+            InstanceRole::Bolt => ResultReader::bolt(payload, rows),
+            _ => ResultReader::rows(payload, rows),
+        }
+        .map_err(text)
+    }
+
+    /// Returns true if a frame of this kind may come at any time.
+    fn is_unrequested(&self, head: FrameHead) -> bool {
+        match head.kind {
+            FrameType::Log | FrameType::Heartbeat | FrameType::Metric => true,
+            FrameType::Acks => self.role == InstanceRole::Bolt,
+            FrameType::Emit => self.role == InstanceRole::Bolt && head.sequence == 0,
+            _ => false,
+        }
+    }
+
+    /// Returns the next frame that may not come at any time; `None` if the process closed the
     /// connection.
     pub(crate) fn next_frame(&mut self) -> Result<Option<InstanceFrame>, String> {
         let until = Instant::now() + self.timeout;
         let mut is_open = true;
         loop {
             while let Some(frame) = self.received.take().map_err(text)? {
-                if !matches!(frame.head.kind, FrameType::Log | FrameType::Heartbeat) {
+                if !self.is_unrequested(frame.head) {
                     return Ok(Some(frame));
                 }
             }

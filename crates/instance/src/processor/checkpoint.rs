@@ -5,13 +5,8 @@ use ardea_core::{
     StateShape,
 };
 
-use super::InstanceP;
-use super::saved_state::STATE;
+use super::{InstanceP, unopened};
 use crate::format::BatchFormat;
-use crate::protocol::StatePartEntry;
-
-/// The length at which a part of the restored state is sent.
-const PART_BYTES: usize = 1 << 20;
 
 impl<F: BatchFormat> Checkpointed for InstanceP<F> {
     fn states(&mut self) -> Vec<StateShape> {
@@ -27,36 +22,21 @@ impl<F: BatchFormat> Checkpointed for InstanceP<F> {
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        for entry in state {
-            if entry.state != STATE {
-                return Err(RestoredState::unknown(&entry));
-            }
-            self.state.restore(&entry);
-            self.restored.push(StatePartEntry {
-                partition: entry.partition,
-                key: entry.key,
-                value: entry.value,
-            });
-            if self.restored.byte_len() >= PART_BYTES {
-                let part = self.restored.finish();
-                self.session()?.push_restore(part, false);
-            }
-        }
-        Ok(())
+        let host = self.host.as_mut().ok_or_else(unopened)?;
+        self.state.restore(state, host.session_mut())
     }
 
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.barrier.requested = epoch;
-        self.barrier.received = epoch;
-        let part = self.restored.finish();
-        self.session()?.push_restore(part, true);
+        let host = self.host.as_mut().ok_or_else(unopened)?;
+        self.state.on_restored(epoch, host.session_mut());
         Ok(Progress::DONE)
     }
 
     fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
         self.state.commit(epoch);
-        self.session()?.push_commit(epoch);
-        self.send()?;
+        let host = self.host.as_mut().ok_or_else(unopened)?;
+        host.session_mut().push_commit(epoch);
+        host.send();
         Ok(Progress::DONE)
     }
 }

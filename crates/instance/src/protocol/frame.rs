@@ -8,7 +8,7 @@ pub const HEAD_BYTES: usize = 16;
 /// Maximum length of a frame's payload in bytes.
 pub const MAX_FRAME_BYTES: usize = 32 << 20;
 
-/// Flag of a RESULT: another RESULT of the same batch or watermark follows.
+/// Flag of RESULT and EMIT: another frame of the same answer follows.
 pub const FLAG_MORE: u8 = 1;
 /// Flag of a RESULT: it belongs to the watermark with this time, not to a batch.
 pub const FLAG_OF_WATERMARK: u8 = 2;
@@ -82,6 +82,16 @@ frame_types! {
     Error = 14, "ERROR";
     /// An offer of a ring, whose file is attached. From both sides.
     Ring = 15, "RING";
+    /// Tuples of a spout or bolt. From the instance.
+    Emit = 16, "EMIT";
+    /// Outcomes of tuples. From both sides.
+    Acks = 17, "ACKS";
+    /// A request for the next tuples of a spout. From the host.
+    Next = 18, "NEXT";
+    /// A regular call of a bolt. From the host.
+    Tick = 19, "TICK";
+    /// The value of a metric of user code. From the instance.
+    Metric = 20, "METRIC";
 }
 
 /// The head of a frame.
@@ -91,7 +101,7 @@ pub struct FrameHead {
     pub kind: FrameType,
     /// The flags.
     pub flags: u8,
-    /// The number of a batch, the time of a watermark, or an epoch; otherwise zero.
+    /// The number of a batch or of a request, the time of a watermark, or an epoch; otherwise zero.
     pub sequence: u64,
 }
 

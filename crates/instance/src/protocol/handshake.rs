@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::components::{ComponentConfiguration, InstanceRole};
 use super::frame::{FrameHead, FrameType, InstanceFrame};
 use super::read::Violation;
 
@@ -61,6 +62,13 @@ pub struct GuestHello {
     /// True if the instance can use rings in shared memory.
     #[serde(default)]
     pub rings: bool,
+    /// The names of the roles that the instance can have.
+    #[serde(default = "step_only")]
+    pub roles: Vec<String>,
+}
+
+fn step_only() -> Vec<String> {
+    vec![InstanceRole::Step.as_str().into()]
 }
 
 /// The payload of CONFIGURE.
@@ -96,6 +104,9 @@ pub struct InstanceConfiguration {
     /// Parameters of the step, as its author gave them.
     #[serde(default)]
     pub parameters: Value,
+    /// The role of the instance in a topology, with its streams.
+    #[serde(flatten)]
+    pub component: ComponentConfiguration,
 }
 
 /// The payload of ERROR: a failure that ends the job.
@@ -152,5 +163,6 @@ mod tests {
         let frame = InstanceFrame::new(FrameHead::new(FrameType::Hello, 0), text.to_vec());
         let hello: GuestHello = frame.read_json().unwrap();
         assert_eq!((hello.protocol.max, hello.state), (2, false));
+        assert_eq!(hello.roles, ["step"]);
     }
 }

@@ -2,16 +2,21 @@
 //!
 //! The number of outputs, then each output: the row that caused it, its event time and, in formats
 //! of rows, the record. Then the number of failures, and each failure: the row and its reason. In
-//! formats of columns the columns of all outputs follow.
+//! formats of columns the columns of all outputs follow. In the RESULT of a bolt the number of held
+//! rows follows, and each of them.
 
 use ardea_core::Timestamp;
 
 use super::read::{PayloadReader, Violation, put_sized};
 
+/// The row of a bolt's tuple that is not anchored to a tuple of its input.
+pub const NOT_ANCHORED: u32 = u32::MAX;
+
 /// An output record of a RESULT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultOutput<'a> {
-    /// The row of the batch that caused the record; zero for a watermark.
+    /// The row of the batch that caused the record; zero for a watermark. The tuple of a bolt may
+    /// have the row [`NOT_ANCHORED`].
     pub row: u32,
     /// The event time; [`Timestamp::MIN`] without one.
     pub time: Timestamp,
@@ -36,9 +41,26 @@ pub struct ResultWriter {
     failures: Vec<u8>,
     failure_count: u32,
     columns: Vec<u8>,
+    /// The held rows; `None` unless the instance is a bolt.
+    held: Option<Vec<u32>>,
 }
 
 impl ResultWriter {
+    /// Creates a writer of the results of a bolt.
+    pub fn of_bolt() -> Self {
+        ResultWriter {
+            held: Some(Vec::new()),
+            ..ResultWriter::default()
+        }
+    }
+
+    /// Reports a row that a bolt answers later.
+    pub fn hold(&mut self, row: u32) {
+        if let Some(held) = &mut self.held {
+            held.push(row);
+        }
+    }
+
     /// Appends an output record in a format of rows.
     pub fn emit(&mut self, row: u32, time: Timestamp, value: &[u8]) {
         self.emit_row(row, time);
@@ -83,6 +105,12 @@ impl ResultWriter {
         payload.extend_from_slice(&self.failure_count.to_le_bytes());
         payload.append(&mut self.failures);
         payload.append(&mut self.columns);
+        if let Some(held) = &mut self.held {
+            payload.extend_from_slice(&(held.len() as u32).to_le_bytes());
+            for row in held.drain(..) {
+                payload.extend_from_slice(&row.to_le_bytes());
+            }
+        }
         (self.output_count, self.failure_count) = (0, 0);
         payload
     }
@@ -97,6 +125,8 @@ pub struct ResultReader<'a> {
     pub failures: Vec<RowFailure>,
     /// The columns of the outputs; empty in formats of rows.
     pub columns: &'a [u8],
+    /// The rows that a bolt holds.
+    pub held: Vec<u32>,
 }
 
 impl<'a> ResultReader<'a> {
@@ -105,7 +135,22 @@ impl<'a> ResultReader<'a> {
     /// # Errors
     /// A payload that can't be read, or that names a row outside of the batch.
     pub fn rows(payload: &'a [u8], rows: u32) -> Result<Self, Violation> {
-        let (result, reader) = Self::read(payload, rows, true)?;
+        let (result, reader) = Self::read(payload, rows, true, false)?;
+        reader.end()?;
+        Ok(result)
+    }
+
+    /// Reads the RESULT of a bolt for a batch of `rows` tuples.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn bolt(payload: &'a [u8], rows: u32) -> Result<Self, Violation> {
+        let (mut result, mut reader) = Self::read(payload, rows, true, true)?;
+        let count = reader.u32()? as usize;
+        result.held.reserve(count.min(reader.left() / 4));
+        for _ in 0..count {
+            result.held.push(in_batch(reader.u32()?, rows)?);
+        }
         reader.end()?;
         Ok(result)
     }
@@ -115,7 +160,7 @@ impl<'a> ResultReader<'a> {
     /// # Errors
     /// As [`rows`](Self::rows).
     pub fn columns(payload: &'a [u8], rows: u32) -> Result<Self, Violation> {
-        let (mut result, reader) = Self::read(payload, rows, false)?;
+        let (mut result, reader) = Self::read(payload, rows, false, false)?;
         result.columns = reader.rest();
         Ok(result)
     }
@@ -124,18 +169,16 @@ impl<'a> ResultReader<'a> {
         payload: &'a [u8],
         rows: u32,
         has_values: bool,
+        of_bolt: bool,
     ) -> Result<(Self, PayloadReader<'a>), Violation> {
         let mut reader = PayloadReader::new(payload, "RESULT");
-        let in_batch = |row: u32| match row < rows.max(1) {
-            true => Ok(row),
-            false => Err(Violation::new(format!(
-                "a RESULT names row {row} of a batch of {rows} records"
-            ))),
-        };
         let count = reader.u32()? as usize;
         let mut outputs = Vec::with_capacity(count.min(payload.len() / 12));
         for _ in 0..count {
-            let row = in_batch(reader.u32()?)?;
+            let row = match reader.u32()? {
+                NOT_ANCHORED if of_bolt => NOT_ANCHORED,
+                row => in_batch(row, rows)?,
+            };
             let time = Timestamp::from_micros(reader.i64()?);
             let value = if has_values { reader.sized()? } else { &[] };
             outputs.push(ResultOutput { row, time, value });
@@ -143,7 +186,7 @@ impl<'a> ResultReader<'a> {
         let count = reader.u32()? as usize;
         let mut failures = Vec::with_capacity(count.min(payload.len() / 8));
         for _ in 0..count {
-            let row = in_batch(reader.u32()?)?;
+            let row = in_batch(reader.u32()?, rows)?;
             let reason = String::from_utf8_lossy(reader.sized()?).into_owned();
             failures.push(RowFailure { row, reason });
         }
@@ -153,10 +196,21 @@ impl<'a> ResultReader<'a> {
                 outputs,
                 failures,
                 columns,
+                held: Vec::new(),
             },
             reader,
         ))
     }
+}
+
+/// Checks that a batch of `rows` records has the row.
+fn in_batch(row: u32, rows: u32) -> Result<u32, Violation> {
+    if row < rows.max(1) {
+        return Ok(row);
+    }
+    Err(Violation::new(format!(
+        "a RESULT names row {row} of a batch of {rows} records"
+    )))
 }
 
 #[cfg(test)]
@@ -181,6 +235,22 @@ mod tests {
         let mut writer = ResultWriter::default();
         writer.emit(2, Timestamp::MIN, b"");
         assert!(ResultReader::rows(&writer.finish(), 2).is_err());
+    }
+
+    #[test]
+    fn a_bolt_reports_held_rows_and_tuples_without_anchor() {
+        let mut writer = ResultWriter::of_bolt();
+        writer.emit(NOT_ANCHORED, Timestamp::MIN, b"[0]");
+        writer.hold(1);
+        let payload = writer.finish();
+        let result = ResultReader::bolt(&payload, 2).unwrap();
+        assert_eq!(
+            (result.outputs[0].row, &*result.held),
+            (NOT_ANCHORED, &[1][..])
+        );
+        writer.hold(2);
+        assert!(ResultReader::bolt(&writer.finish(), 2).is_err());
+        assert!(ResultReader::rows(&payload, 2).is_err());
     }
 
     proptest! {

@@ -61,6 +61,18 @@ impl<'a> PayloadReader<'a> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
+    pub(crate) fn u8(&mut self) -> Result<u8, Violation> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn i32(&mut self) -> Result<i32, Violation> {
+        Ok(i32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Violation> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
     pub(crate) fn i64(&mut self) -> Result<i64, Violation> {
         Ok(i64::from_le_bytes(self.array()?))
     }
@@ -69,6 +81,11 @@ impl<'a> PayloadReader<'a> {
     pub(crate) fn sized(&mut self) -> Result<&'a [u8], Violation> {
         let length = self.u32()? as usize;
         self.take(length)
+    }
+
+    /// Returns the number of remaining bytes.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Returns the remaining bytes.

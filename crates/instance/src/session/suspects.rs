@@ -28,7 +28,7 @@ impl Suspects {
     }
 
     /// Returns the number of deaths with this record in flight.
-    pub(crate) fn deaths(&self, record: &EncodedBatch) -> u32 {
+    pub fn deaths(&self, record: &EncodedBatch) -> u32 {
         let deaths = self.lock().get(&fingerprint(record)).copied();
         deaths.unwrap_or(0)
     }

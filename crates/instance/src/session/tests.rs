@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::json_format::JsonFormat;
-use crate::protocol::{ResultWriter, RowBatchWriter, RowRecord};
+use crate::protocol::{
+    ComponentConfiguration, EmitWriter, ResultWriter, RowBatchWriter, RowRecord,
+};
 use ardea_core::Timestamp;
 
 type Format = JsonFormat<u32, u32, fn(&u32, &mut Vec<u8>) -> Option<ardea_core::PartitionId>>;
@@ -47,8 +49,21 @@ fn session(window_batches: usize, suspects: &Arc<Suspects>) -> InstanceSession {
         restore: false,
         rings: false,
         parameters: serde_json::Value::Null,
+        component: ComponentConfiguration::default(),
     };
     InstanceSession::new(settings, configuration)
+}
+
+/// Returns a session with a bolt or spout.
+fn component(role: InstanceRole) -> InstanceSession {
+    let mut session = session(2, &Arc::default());
+    session.configuration.component.role = role;
+    session
+}
+
+fn emit(sequence: u64, flags: u8) -> InstanceFrame {
+    let head = FrameHead::new(FrameType::Emit, sequence).flags(flags);
+    InstanceFrame::new(head, EmitWriter::default().finish(0))
 }
 
 fn hello(state: bool) -> InstanceFrame {
@@ -59,6 +74,7 @@ fn hello(state: bool) -> InstanceFrame {
         state,
         watermarks: true,
         rings: false,
+        roles: vec!["step".into(), "bolt".into()],
     };
     InstanceFrame::json(FrameType::Hello, 0, &hello)
 }
@@ -246,4 +262,69 @@ fn a_barrier_of_an_instance_without_state_needs_no_answer() {
         session.take_ready(),
         Some(ReadyItem::State(Epoch(3), vec![]))
     );
+}
+
+#[test]
+fn an_instance_without_the_role_is_refused() {
+    let mut session = component(InstanceRole::Spout);
+    session.start();
+    let refused = session.on_frame(hello(true)).unwrap_err();
+    let roles = vec!["step".to_owned(), "bolt".to_owned()];
+    assert_eq!(refused, SessionError::Role(InstanceRole::Spout, roles));
+}
+
+#[test]
+fn batches_of_a_bolt_are_taken_in_the_order_of_their_answers() {
+    let mut session = component(InstanceRole::Bolt);
+    run(&mut session);
+    for value in 0..2 {
+        session.push_batch(batch(&[value]), &format());
+    }
+    session.push_watermark(Watermark::END);
+    sent(&mut session);
+    session.on_frame(result(2)).unwrap();
+    let sequence_of = |item| match item {
+        Some(ReadyItem::Results { sequence, .. }) => sequence,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sequence_of(session.take_answered()), 2);
+    let end = Watermark::END.0.as_micros() as u64;
+    let returned = InstanceFrame::empty(FrameType::Watermark, end);
+    session.on_frame(returned).unwrap();
+    assert_eq!(session.take_answered(), None);
+    session.on_frame(result(1)).unwrap();
+    assert_eq!(sequence_of(session.take_answered()), 1);
+    let last = session.take_answered();
+    assert!(matches!(last, Some(ReadyItem::Watermark(..))));
+    assert!(session.is_empty());
+}
+
+#[test]
+fn a_request_is_answered_by_the_emit_without_more() {
+    let mut session = component(InstanceRole::Bolt);
+    assert!(!session.request_tick(), "the instance is not ready");
+    run(&mut session);
+    assert!(session.request_tick());
+    assert!(!session.request_tick());
+    assert_eq!(sent(&mut session), [(FrameType::Tick, 1)]);
+    assert!(session.on_frame(emit(1, FLAG_MORE)).unwrap().is_some());
+    assert!(session.has_request() && session.awaits_answer());
+    assert!(session.on_frame(emit(1, 0)).unwrap().is_some());
+    assert!(!session.has_request());
+    assert!(session.on_frame(emit(1, 0)).is_err(), "it answers nothing");
+    assert!(session.on_frame(emit(0, 0)).unwrap().is_some());
+}
+
+#[test]
+fn the_state_of_a_bolt_follows_the_results_before_the_barrier() {
+    let mut session = component(InstanceRole::Bolt);
+    run(&mut session);
+    session.push_batch(batch(&[1]), &format());
+    session.push_barrier(Epoch(1));
+    sent(&mut session);
+    let head = FrameHead::new(FrameType::State, 1).flags(FLAG_LAST);
+    let state = InstanceFrame::new(head, vec![0; 4]);
+    assert!(session.on_frame(state.clone()).is_err());
+    session.on_frame(result(1)).unwrap();
+    session.on_frame(state).unwrap();
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ardea_instance::InstanceCommand;
 use ardea_instance::check::{CheckOutcome, CheckSettings, CheckVerdict, run};
+use ardea_instance::protocol::InstanceRole;
 
 use crate::guest::command;
 
@@ -15,6 +16,8 @@ fn check(command: InstanceCommand, key: Option<&str>, timeout: Duration) -> Vec<
         records: vec!["1".into(), "2".into()],
         key: key.map(str::to_owned),
         timeout,
+        role: InstanceRole::Step,
+        outputs: Vec::new(),
     };
     run(&settings, &mut |outcome| println!("{outcome}"))
 }

@@ -102,6 +102,7 @@ impl GuestInstance for Guest {
             state: self.behaviour == "count",
             watermarks: self.behaviour == "watermarks",
             rings: self.behaviour != "no rings",
+            roles: vec!["step".into()],
         }
     }
 

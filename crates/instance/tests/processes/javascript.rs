@@ -11,6 +11,7 @@ use ardea_connectors::collections::items;
 use ardea_core::{Guarantee, OnError};
 use ardea_instance::InstanceCommand;
 use ardea_instance::check::{CheckSettings, CheckVerdict, run};
+use ardea_instance::protocol::{ComponentOutput, InstanceRole};
 use ardea_pipeline::Pipeline;
 use ardea_testkit::TestSink;
 use serde::{Deserialize, Serialize};
@@ -59,11 +60,39 @@ fn the_example_passes_all_checks() {
         records: vec![r#"{"customer":"ann","amount":5}"#.into()],
         key: Some("ann".into()),
         timeout: Duration::from_secs(30),
+        role: InstanceRole::Step,
+        outputs: Vec::new(),
     };
     let outcomes = run(&settings, &mut |outcome| println!("{outcome}"));
     assert!(outcomes.iter().all(|it| !it.is_failed()), "{outcomes:?}");
     let restore = outcomes.iter().find(|it| it.name == "restore").unwrap();
     assert!(matches!(restore.verdict, CheckVerdict::Passed(_)));
+}
+
+#[test]
+fn the_examples_of_components_pass_all_checks() {
+    if !has_node() {
+        return;
+    }
+    for (role, file, fields) in [
+        (InstanceRole::Bolt, "split.js", &["word"][..]),
+        (InstanceRole::Spout, "numbers.js", &["remainder", "number"]),
+    ] {
+        let settings = CheckSettings {
+            command: InstanceCommand::new("node").arg(format!("{FOLDER}/{file}")),
+            records: vec![r#"["to be or not"]"#.into()],
+            key: None,
+            timeout: Duration::from_secs(30),
+            role,
+            outputs: vec![ComponentOutput {
+                stream: "default".into(),
+                fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+                direct: false,
+            }],
+        };
+        let outcomes = run(&settings, &mut |outcome| println!("{outcome}"));
+        assert!(outcomes.iter().all(|it| !it.is_failed()), "{outcomes:?}");
+    }
 }
 
 #[test]

@@ -2,9 +2,12 @@
 //! the test.
 
 mod groupings;
+mod guest;
 mod halves;
+mod in_process;
 mod mistakes;
 mod parts;
+mod process_files;
 mod processes;
 mod reliability;
 mod turns;

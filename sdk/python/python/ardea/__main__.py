@@ -11,7 +11,7 @@ from .packages import RequirementsFolder, take_options
 
 _USAGE = """\
 usage: python -m ardea COMMAND [OPTIONS] JOB.py [ARGS]
-       python -m ardea bench
+       python -m ardea component MODULE:CLASS
 
 Runs a command of a job, as `python JOB.py COMMAND` does. The commands are {commands}.
 
@@ -26,6 +26,10 @@ def main() -> int:
     if _ardea.is_process_of_cluster():
         return _ardea.host(HOST_COMMAND)
     words = sys.argv[1:]
+    if words[:1] == ["component"]:
+        from .topology import processes
+
+        return processes.main(words[1:])
     script = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
     if not words or words[0] not in COMMANDS or script is None:
         sys.stderr.write(_USAGE.format(commands=", ".join(COMMANDS)))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING, List, NoReturn
+from typing import List, NoReturn, Protocol
 
 from . import _ardea
 from .errors import Error, invalid
 from .packages import RequirementsFolder, files_of, take_options
-from .processes import is_process_of_function
+from .processes import is_process_of_function, served_component
 from .programs import write_program
-
-if TYPE_CHECKING:
-    from .plans import Plan
 
 #: The commands of a job, as of programs in Rust.
 COMMANDS = (
@@ -32,6 +29,14 @@ COMMANDS = (
 HOST_COMMAND = [sys.executable, "-m", "ardea"]
 
 
+class CommandJob(Protocol):
+    """The job of a command."""
+
+    def main(self, words: List[str], program: str, name: str, host: List[str]) -> int:
+        """Runs the command ``words`` for this job, and returns the exit code. ``program`` is the file
+        that a container runs, ``name`` its name there, and ``host`` the command line of hosts."""
+
+
 def has_command(module: str) -> bool:
     """Returns true if a script that runs as ``module`` has a command, or is a process of a
     cluster."""
@@ -47,7 +52,8 @@ def arguments() -> List[str]:
     ``in.txt``. A job has the same arguments on a cluster.
     """
     words = sys.argv[1:]
-    is_process = is_process_of_function() or _ardea.is_process_of_cluster()
+    is_served = is_process_of_function() or served_component() is not None
+    is_process = is_served or _ardea.is_process_of_cluster()
     if not words or words[0] not in COMMANDS or is_process:
         return words
     try:
@@ -62,16 +68,16 @@ def fail(error: Error) -> NoReturn:
     sys.exit(2)
 
 
-def main(plan: Plan, flags: List[str]) -> NoReturn:
+def main(job: CommandJob, flags: List[str]) -> NoReturn:
     """Runs the command of a script, or the worker of a container, and ends the process."""
     words = sys.argv[1:]
     if _ardea.is_process_of_cluster():
-        sys.exit(_run(words, plan, sys.argv[0]))
+        sys.exit(_run(words, job, sys.argv[0]))
     command, rest = words[0], words[1:]
     settings = [word for flag in flags for word in ("--set", flag)]
     words = [command, *settings, *rest]
     if command not in ("submit", "upgrade"):
-        sys.exit(_run(words, plan, sys.argv[0]))
+        sys.exit(_run(words, job, sys.argv[0]))
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is None:
         raise invalid("a job without a file cannot be submitted", "write the job to a file")
@@ -85,9 +91,8 @@ def main(plan: Plan, flags: List[str]) -> NoReturn:
     with tempfile.TemporaryDirectory(prefix="ardea-job-") as folder:
         program = os.path.join(folder, "job")
         write_program(program, script, packages)
-        sys.exit(_run(words, plan, program))
+        sys.exit(_run(words, job, program))
 
 
-def _run(words: List[str], plan: Plan, program: str) -> int:
-    name = os.path.basename(program)
-    return _ardea.main(words, plan.to_json(), plan.objects, program, name, HOST_COMMAND)
+def _run(words: List[str], job: CommandJob, program: str) -> int:
+    return job.main(words, program, os.path.basename(program), HOST_COMMAND)

@@ -111,6 +111,7 @@ class KeyedStream:
         schema: Optional[SchemaLike] = None,
         ttl: Optional[Duration] = None,
         on_error: Optional[str] = None,
+        process: Optional[bool] = None,
     ) -> Stream:
         """Calls a function with each record and the state of its key.
 
@@ -118,7 +119,8 @@ class KeyedStream:
         ``on_record(ctx, record)`` and ``on_timer(ctx)``. It changes ``ctx.state``, emits records
         and sets timers. With a ``schema`` the emitted records are rows of columns, otherwise
         objects. A key that no record and no timer has used for ``ttl`` of event time is removed.
-        ``name`` is that of the step; its state is found by this name after an upgrade.
+        ``name`` is that of the step; its state is found by this name after an upgrade. ``process`` is
+        explained in ``Pipeline.functions``.
         """
         stream = self._stream
         on_failure = policy(on_error or stream._pipeline.on_error)
@@ -138,6 +140,7 @@ class KeyedStream:
             fields=OBJECT_FIELDS if schema is None else fields_of(schema),
             ttl_micros=None if ttl is None else microseconds(ttl),
             on_error=on_failure,
+            process=stream._pipeline._process(process),
         )
 
 

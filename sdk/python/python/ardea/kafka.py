@@ -110,12 +110,96 @@ def sasl(user: str, password: str, *, mechanism: str = "scram_sha512") -> Sasl:
     return Sasl(mechanism, user, password)
 
 
+class SchemaRegistry:
+    """The address of a schema registry with the REST interface of Confluent's, and how to
+    authenticate there: with ``user`` and ``password``, or with a ``token``.
+
+    A job waits for a registry that does not answer, or fails after ``give_up_after``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: Optional[str] = None,
+        password: str = "",
+        token: Optional[str] = None,
+        give_up_after: Optional[Duration] = None,
+    ) -> None:
+        if user is not None and token is not None:
+            raise invalid("a registry has a user or a token, and not both")
+        self.plan = {
+            "url": url,
+            "basic_auth": None if user is None else (user, password),
+            "bearer_token": token,
+            "give_up_after": None if give_up_after is None else microseconds(give_up_after),
+        }
+
+
+class RegistryFormat:
+    """Values with a schema of a registry; made by ``avro`` and ``protobuf``."""
+
+    def __init__(self, plan: Dict[str, Any]) -> None:
+        self.plan = plan
+
+
+def avro(
+    registry: SchemaRegistry,
+    schema: Optional[str] = None,
+    *,
+    subject: Optional[str] = None,
+    registered_only: bool = False,
+) -> RegistryFormat:
+    """Returns the format of values in Avro.
+
+    A sink needs the ``schema`` of its values, a JSON text: a record whose fields are columns of
+    numbers, booleans and texts. It is registered under ``subject``, which is ``TOPIC-value`` by
+    default, unless ``registered_only`` is set. A source converts values to ``schema`` by Avro's
+    rules, if it is given.
+    """
+    return RegistryFormat(
+        {
+            "format": "avro",
+            **registry.plan,
+            "schema": schema,
+            "message": None,
+            "subject": subject,
+            "registered_only": registered_only,
+        }
+    )
+
+
+def protobuf(
+    registry: SchemaRegistry,
+    schema: Optional[str] = None,
+    *,
+    message: Optional[str] = None,
+    subject: Optional[str] = None,
+    registered_only: bool = False,
+) -> RegistryFormat:
+    """Returns the format of values as Protocol Buffers.
+
+    A sink needs the ``schema``, the text of a ``.proto`` file, and converts columns by the JSON
+    mapping to ``message``, by default the first one. See ``avro`` for the other options.
+    """
+    return RegistryFormat(
+        {
+            "format": "protobuf",
+            **registry.plan,
+            "schema": schema,
+            "message": message,
+            "subject": subject,
+            "registered_only": registered_only,
+        }
+    )
+
+
 def read(
     brokers: str,
     topics: Union[str, Sequence[str], Topics],
     *,
     schema: Optional[SchemaLike] = None,
-    format: str = "json",
+    format: Union[str, RegistryFormat] = "json",
     metadata: Sequence[str] = (),
     start: Union[str, Start] = "earliest",
     until_present: bool = False,
@@ -136,8 +220,10 @@ def read(
     """Returns a source of the messages of topics.
 
     ``format`` is that of the values: ``"json"`` objects with the fields of ``schema``, or
-    ``"text"`` or ``"bytes"`` in the column ``value``, which is null for a tombstone. ``metadata``
-    are further columns: ``key``, ``topic``, ``partition``, ``offset`` and ``timestamp``.
+    ``"text"`` or ``"bytes"`` in the column ``value``, which is null for a tombstone. With
+    ``avro(registry)`` and ``protobuf(registry)`` a column is a field, or its path: ``bid.price``.
+    ``metadata`` are further columns: ``key``, ``topic``, ``partition``, ``offset`` and
+    ``timestamp``; values with a registry have none.
 
     ``start`` is ``"earliest"``, ``"latest"``, or ``at(time)``, ``stored(group)`` or
     ``positions({..})``. With ``until_present`` the source ends at the offsets that the partitions
@@ -147,11 +233,16 @@ def read(
     chosen = start.plan if isinstance(start, Start) else start
     if isinstance(chosen, str) and chosen not in ("earliest", "latest"):
         raise invalid(f"start is {chosen!r}", 'use "earliest", "latest", or kafka.at(time)')
+    registry = format.plan if isinstance(format, RegistryFormat) else None
+    if registry is not None and metadata:
+        raise invalid("messages with a schema registry have no columns of metadata")
+    form = format if isinstance(format, str) else "json"
     every = look_for_partitions_every
     plan: Dict[str, Any] = {
         "brokers": brokers,
         "topics": {"matching": topics.pattern} if isinstance(topics, Topics) else {"names": names(topics)},
-        "messages": message_plan(schema, format, metadata, on_error, METADATA),
+        "messages": message_plan(schema, form, metadata, on_error, METADATA),
+        "registry": registry,
         "start": chosen,
         "until_present": until_present,
         "parallelism": parallelism,
@@ -175,6 +266,7 @@ def write(
     *,
     key: Optional[ColumnLike] = None,
     value: Optional[ColumnLike] = None,
+    format: Optional[RegistryFormat] = None,
     at_least_once: bool = False,
     hold_at_most: Optional[int] = None,
     parallelism: Optional[int] = None,
@@ -186,13 +278,19 @@ def write(
     """Returns a sink that writes each record to a topic.
 
     The value is a JSON object of all columns, or the text or bytes of ``value``; null is a
-    tombstone. ``key`` and ``value`` are columns or expressions. A job with the guarantee
+    tombstone. ``key`` and ``value`` are columns or expressions. With the ``format`` of ``avro`` or
+    ``protobuf``, the value is a record of all columns. A job with the guarantee
     exactly-once writes in transactions, unless ``at_least_once`` is set; ``hold_at_most`` bounds the
     bytes that wait for their commit.
     """
+    if format is not None and value is not None:
+        raise invalid("the value of a message is an expression, or has a schema, and not both")
+    if format is not None and format.plan["schema"] is None:
+        raise invalid("a sink with a registry needs a schema", "write kafka.avro(registry, schema)")
     plan = {
         "brokers": brokers,
         "topic": topic,
+        "registry": None if format is None else format.plan,
         "outgoing": outgoing_plan(value, on_error),
         "key": None if key is None else column(key).tree(),
         "parallelism": parallelism,

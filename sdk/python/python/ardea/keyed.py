@@ -125,14 +125,18 @@ class KeyedFunction:
         self._stops = stops
         self._keys = list(keys)
 
+    def key_of(self, row: Any) -> Any:
+        """Returns the key of a record."""
+        keys = [row[key] for key in self._keys]
+        return keys[0] if len(keys) == 1 else tuple(keys)
+
     def on_record(
         self, kept: Optional[List[Any]], row: Any, micros: int
     ) -> Tuple[Optional[List[Any]], List[Action], Optional[str]]:
         """Handles a record. Returns what is kept of the key, the actions, and the reason of a
         failure."""
         if kept is None:
-            keys = [row[key] for key in self._keys]
-            kept = [keys[0] if len(keys) == 1 else tuple(keys), None]
+            kept = [self.key_of(row), None]
         record = pickle.loads(row[OBJECT_COLUMN]) if self._reads_objects else row
         return self._call(kept, micros, record, lambda ctx: self.call_record(ctx, record))
 

@@ -121,19 +121,12 @@ class Pipeline:
 
         Raises ``ardea.Error`` if the job fails. An exception of a function is its ``__cause__``.
         """
-        given = {
-            "threads": threads,
-            "guarantee": guarantee,
-            "checkpoints.folder": checkpoints,
-            "dead_letters": dead_letters,
-            **(settings or {}),
-        }
         module = sys._getframe(1).f_globals.get("__name__", "")
         if processes.is_process_of_function() and module == "__main__":
             processes.serve(self._plan)
         if self._plan.has_processes():
             self._plan.words = processes.words(module, commands.arguments())
-        flags = [f"{key}={_setting(value)}" for key, value in given.items() if value is not None]
+        flags = run_flags(threads, guarantee, checkpoints, dead_letters, settings)
         if commands.has_command(module):
             commands.main(self._plan, flags)
         if quiet is None:
@@ -155,6 +148,24 @@ class Pipeline:
             return given
         number = self._names[kind] = self._names.get(kind, 0) + 1
         return kind if number == 1 else f"{kind}-{number}"
+
+
+def run_flags(
+    threads: Optional[int],
+    guarantee: Optional[str],
+    checkpoints: Optional[str],
+    dead_letters: Optional[str],
+    settings: Optional[Mapping[str, Any]],
+) -> List[str]:
+    """Returns the settings of a run as ``KEY=VALUE``."""
+    given = {
+        "threads": threads,
+        "guarantee": guarantee,
+        "checkpoints.folder": checkpoints,
+        "dead_letters": dead_letters,
+        **(settings or {}),
+    }
+    return [f"{key}={_setting(value)}" for key, value in given.items() if value is not None]
 
 
 def _setting(value: Any) -> str:

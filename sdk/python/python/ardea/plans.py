@@ -6,6 +6,8 @@ import json
 import sys
 from typing import Any, Dict, List, Tuple
 
+from . import _ardea
+
 #: The output of a step: the index of the step, and the number of its output.
 Output = Tuple[int, int]
 
@@ -42,6 +44,10 @@ class Plan:
     def has_processes(self) -> bool:
         """Returns true if a function runs in a process of its own."""
         return any(step.get("process") is not None for step in self.steps)
+
+    def main(self, words: List[str], program: str, name: str, host: List[str]) -> int:
+        """Runs a command of the job, and returns the exit code."""
+        return _ardea.main(words, self.to_json(), self.objects, program, name, host)
 
     def to_json(self) -> str:
         """Returns the steps as JSON."""

@@ -1,4 +1,4 @@
-"""Functions in processes of their own."""
+"""Functions and components in processes of their own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,29 @@ if TYPE_CHECKING:
 #: The environment variable with the index of the function that this process serves.
 _VARIABLE = "ARDEA_PYTHON_FUNCTION"
 
+#: The environment variable with the name of the component that this process serves.
+_COMPONENT_VARIABLE = "ARDEA_PYTHON_COMPONENT"
+
 #: The index of the function that this process serves. Processes of user code do not inherit it.
 _SERVED = os.environ.pop(_VARIABLE, None)
+
+#: The name of the component of a topology that this process serves.
+_SERVED_COMPONENT = os.environ.pop(_COMPONENT_VARIABLE, None)
 
 
 def is_process_of_function() -> bool:
     """Returns true if this process serves a function of a step."""
     return _SERVED is not None
+
+
+def served_component() -> Optional[str]:
+    """Returns the name of the component that this process serves; ``None`` if it serves none."""
+    return _SERVED_COMPONENT
+
+
+def component_variables(name: str) -> Dict[str, str]:
+    """Returns the environment variables of the processes of a component."""
+    return {_COMPONENT_VARIABLE: name}
 
 
 def serve(plan: Plan) -> NoReturn:
@@ -50,7 +66,7 @@ def words(module: str, arguments: List[str]) -> List[str]:
     script = os.path.abspath(sys.argv[0])
     if module != "__main__" or not os.path.isfile(script):
         raise invalid(
-            "functions in processes need the script of the job",
-            "write the job to a file, and call p.run() in it",
+            "functions and components in processes need the script of the job",
+            "write the job to a file, and call run() in it",
         )
     return [sys.executable, script, *arguments]

@@ -10,6 +10,8 @@ import zipfile
 from types import ModuleType
 from typing import Dict, Iterable, Mapping, Optional
 
+from . import unpacking
+
 #: The start of the program: runs the script of the job as ``__main__``.
 _START = """\
 import runpy
@@ -19,39 +21,16 @@ runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 #: The folder of packages in the program.
 _PACKAGES = "site-packages/"
 
-#: The start of a program with packages. They are unpacked once on each host, in a folder that is
-#: named by their digest, since extension modules cannot be loaded from a zip file.
+#: The start of a program with packages. They are unpacked on each host, in a folder that is named by
+#: their digest, since extension modules cannot be loaded from a zip file.
 _START_WITH_PACKAGES = """\
-import os
 import sys
-import tempfile
-import zipfile
-
-
-def unpacked(program, digest):
-    user = os.getuid()
-    folder = os.path.join(tempfile.gettempdir(), f"ardea-packages-{{user}}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    status = os.lstat(folder)
-    if status.st_uid != user or status.st_mode & 0o022:
-        raise SystemExit(f"{{folder}} may be written by other users: remove it")
-    target = os.path.join(folder, digest)
-    if not os.path.isdir(target):
-        with tempfile.TemporaryDirectory(dir=folder) as made:
-            with zipfile.ZipFile(program) as archive:
-                names = [name for name in archive.namelist() if name.startswith({packages!r})]
-                archive.extractall(made, names)
-            try:
-                os.rename(os.path.join(made, {packages!r}), target)
-            except OSError:
-                # Another process of the job was faster.
-                if not os.path.isdir(target):
-                    raise
-    return target
-
-
-sys.path.insert(1, unpacked(sys.path[0], {digest!r}))
+from ardea_unpacking import unpacked
+sys.path.insert(1, unpacked(sys.path[0], {digest!r}, {packages!r}))
 """
+
+#: The module of a program that unpacks its packages.
+_UNPACKING = "ardea_unpacking.py"
 
 #: The time of all entries, so that the same files have the same digest.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -76,6 +55,7 @@ def write_program(path: str, script: str, packages: Optional[Mapping[str, str]] 
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         _add(archive, files)
         if packages:
+            _add(archive, {_UNPACKING: unpacking.__file__})
             interpreter = os.path.realpath(sys.executable)
             named = {_PACKAGES + name.replace(os.sep, "/"): file for name, file in packages.items()}
             digest = _add(archive, named)

@@ -1,9 +1,14 @@
 //! Kafka topics.
 
+mod registry;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_columns::{ColumnDecoder, ColumnRecord, Columns};
-use ardea_connectors::kafka::{self, Message, Positions, Sasl, Start, Tls, Topics};
+use ardea_columns::{ColumnDecoder, ColumnRecord, Columns, FieldPath};
+use ardea_connectors::kafka::{
+    self, KafkaSink, Message, Outgoing, Positions, Protobuf, Sasl, Start, Tls, Topics,
+};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use ardea_pipeline::Pipeline;
 
@@ -13,8 +18,9 @@ use super::source_message::{MetadataValue, Origin, SourceMessage, read_messages}
 use crate::lowering::{Branch, EventTime, SourceTable};
 use crate::plan::{
     KafkaSecurity, KafkaSinkPlan, KafkaSourcePlan, KafkaStart, MessageFormat, MetadataField,
-    SaslMechanism, SaslPlan, TlsPlan, TopicsPlan,
+    RegistryFormat, SaslMechanism, SaslPlan, TlsPlan, TopicsPlan,
 };
+use registry::{RegistryRecord, RegistryValues, avro_of, registry_of};
 
 /// Reads topics.
 pub(super) fn read(pipeline: &Pipeline, plan: KafkaSourcePlan) -> Result<SourceTable> {
@@ -58,10 +64,32 @@ pub(super) fn read(pipeline: &Pipeline, plan: KafkaSourcePlan) -> Result<SourceT
     {
         // Decoded from the memory of the client.
         let schema = fields.schema();
-        let source = source.format::<(), _>(ColumnDecoder::json(fields.schema())?);
-        let source = match plan.until_present {
-            true => source.until_present().build_batches::<ColumnRecord>(),
-            false => as_bounded(source.build_batches::<ColumnRecord>()),
+        macro_rules! batches {
+            ($source:expr) => {
+                match plan.until_present {
+                    true => $source.until_present().build_batches::<ColumnRecord>(),
+                    false => as_bounded($source.build_batches::<ColumnRecord>()),
+                }
+            };
+        }
+        let source = match &plan.registry {
+            None => batches!(source.format::<(), _>(ColumnDecoder::json(fields.schema())?)),
+            Some(registry) => {
+                let names = schema.fields().iter();
+                let paths: Vec<_> = names
+                    .map(|it| FieldPath::from(it.name().as_str()))
+                    .collect();
+                let decoder = ColumnDecoder::json_at(Arc::clone(&schema), &paths)?;
+                match registry.format {
+                    RegistryFormat::Avro => {
+                        batches!(source.avro_batches(avro_of(registry), decoder))
+                    }
+                    RegistryFormat::Protobuf => {
+                        let protobuf = Protobuf::new(registry_of(registry));
+                        batches!(source.protobuf_batches(protobuf, decoder))
+                    }
+                }
+            }
         };
         let stream = pipeline.read_from(source).with_source_time();
         return Ok(SourceTable {
@@ -151,24 +179,53 @@ fn sasl_of(plan: SaslPlan) -> Sasl {
 }
 
 /// Writes to a topic.
-pub(super) fn write(input: Branch, plan: KafkaSinkPlan, has_lines: bool) -> Result<()> {
+pub(super) fn write(input: Branch, mut plan: KafkaSinkPlan, has_lines: bool) -> Result<()> {
     let parts = MessageParts {
-        value: MessageValue::of(plan.outgoing.value),
-        cells: plan.key.into_iter().collect(),
+        value: MessageValue::of(plan.outgoing.value.take()),
+        cells: plan.key.take().into_iter().collect(),
         required_cells: 0,
         policy: plan.outgoing.on_error.into(),
     };
     let stream = messages(input, parts, has_lines)?;
-    let mut sink = kafka::write(plan.brokers, plan.topic, |message: &SinkMessage, out| {
-        if let Some(Some(key)) = message.cells.first() {
-            out.key(key);
-        }
+    if let Some(registry) = &plan.registry {
+        let values = RegistryValues::of(registry)?;
+        let records = stream.map(values.records());
+        let (brokers, topic) = (plan.brokers.clone(), plan.topic.clone());
+        let sink = kafka::write(brokers, topic, |record: &RegistryRecord, out| {
+            put_key(record.key.as_ref(), out)
+        });
+        let sink = match values {
+            RegistryValues::Avro(values, _) => sink.avro(values),
+            RegistryValues::Protobuf(values) => sink.protobuf(values),
+        };
+        records.write_to_local(with_options(sink, plan));
+        return Ok(());
+    }
+    let (brokers, topic) = (plan.brokers.clone(), plan.topic.clone());
+    let sink = kafka::write(brokers, topic, |message: &SinkMessage, out| {
         if let Some(value) = &message.value {
             out.value(value);
         }
-        Ok(())
-    })
-    .on_error(plan.outgoing.on_error.into());
+        put_key(message.cells.first().and_then(Option::as_ref), out)
+    });
+    stream.write_to(with_options(sink, plan));
+    Ok(())
+}
+
+fn put_key(key: Option<&Vec<u8>>, out: &mut Outgoing) -> std::result::Result<(), String> {
+    if let Some(key) = key {
+        out.key(key);
+    }
+    Ok(())
+}
+
+/// Sets the options of a sink.
+fn with_options<T, F>(mut sink: KafkaSink<T, F>, plan: KafkaSinkPlan) -> KafkaSink<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Outgoing) -> std::result::Result<(), String> + Send + Sync + 'static,
+{
+    sink = sink.on_error(plan.outgoing.on_error.into());
     if let Some(parallelism) = plan.parallelism {
         sink = sink.parallelism(parallelism);
     }
@@ -188,6 +245,5 @@ pub(super) fn write(input: Branch, plan: KafkaSinkPlan, has_lines: bool) -> Resu
     for (name, value) in plan.properties {
         sink = sink.property(name, value);
     }
-    stream.write_to(sink);
-    Ok(())
+    sink
 }

@@ -177,7 +177,7 @@ impl Lowering<'_> {
     fn call(&self, input: Branch, plan: FunctionPlan) -> Result<Table> {
         if let Some(options) = &plan.process {
             let schema = result_schema(&input.schema, &plan.output);
-            let command = command_of(&plan, options, &self.words)?;
+            let command = command_of(plan.function, plan.on_error, options, &self.words)?;
             return Ok(input.table.in_process(command, schema));
         }
         let FunctionPlan { name, output, .. } = plan;
@@ -231,6 +231,10 @@ impl Lowering<'_> {
         step.check()?;
         let schema = Arc::clone(&step.output);
         let keyed = input.table.key_by(plan.keys);
+        if let Some(options) = &plan.process {
+            let command = command_of(plan.function, plan.on_error, options, &self.words)?;
+            return Ok(keyed.in_process(plan.name, command, schema));
+        }
         Ok(keyed.custom(plan.name, schema, move |key| step.processor(key)))
     }
 }

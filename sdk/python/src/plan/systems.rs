@@ -145,12 +145,39 @@ pub(crate) enum SaslMechanism {
     ScramSha512,
 }
 
+/// The format of values with a schema of a registry.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RegistryFormat {
+    Avro,
+    Protobuf,
+}
+
+/// A schema registry, and the schema of values there.
+#[derive(Deserialize)]
+pub(crate) struct RegistryPlan {
+    pub format: RegistryFormat,
+    pub url: String,
+    /// User and password.
+    pub basic_auth: Option<(String, String)>,
+    pub bearer_token: Option<String>,
+    pub give_up_after: Option<Micros>,
+    /// The schema of written values, or the reader's schema of Avro.
+    pub schema: Option<String>,
+    /// The message type of Protocol Buffers.
+    pub message: Option<String>,
+    pub subject: Option<String>,
+    pub registered_only: bool,
+}
+
 /// A Kafka source.
 #[derive(Deserialize)]
 pub(crate) struct KafkaSourcePlan {
     pub brokers: String,
     pub topics: TopicsPlan,
     pub messages: MessagePlan,
+    #[serde(default)]
+    pub registry: Option<RegistryPlan>,
     pub start: KafkaStart,
     pub until_present: bool,
     pub parallelism: Option<u32>,
@@ -180,6 +207,8 @@ pub(crate) struct KafkaSinkPlan {
     pub brokers: String,
     pub topic: String,
     pub outgoing: OutgoingPlan,
+    #[serde(default)]
+    pub registry: Option<RegistryPlan>,
     pub key: Option<Expr>,
     pub parallelism: Option<u32>,
     pub at_least_once: bool,

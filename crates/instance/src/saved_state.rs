@@ -1,20 +1,24 @@
 //! The state of an instance in snapshots: the entries that its process sent at the last barrier.
 //!
 //! The process always sends all of its state. Increments are found here: a hash of each value tells
-//! the changed entries, and a missing key is a removed one.
+//! the changed entries, and a missing key is a removed one. The state is also the place of the
+//! barriers: which one was requested, and of which one the state was received.
 
 use std::collections::HashMap;
 
 use ardea_core::{
-    Epoch, Instance, PartitionId, Progress, RestoredEntry, Result, SmallSnapshot, SnapshotRequest,
-    SnapshotWriter, StateEntry,
+    Epoch, Instance, PartitionId, Progress, RestoredEntry, RestoredState, Result, SmallSnapshot,
+    SnapshotRequest, SnapshotWriter, StateEntry,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::protocol::{StatePartEntry, StatePartReader, Violation};
+use crate::protocol::{StatePartEntry, StatePartReader, StatePartWriter, Violation};
+use crate::session::InstanceSession;
 
 /// The name of the state in snapshots.
-pub(super) const STATE: &str = "instance";
+const STATE: &str = "instance";
+/// The length at which a part of the restored state is sent.
+const PART_BYTES: usize = 1 << 20;
 
 /// An entry as far as increments need it.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +32,14 @@ struct EntryVersion {
 }
 
 /// The entries of the latest state, and their changes.
-#[derive(Debug, Default)]
-pub(super) struct ProcessState {
+#[derive(Debug)]
+pub struct ProcessState {
+    instance: Instance,
+    /// The latest requested barrier, and the latest one whose state was received.
+    requested: Epoch,
+    received: Epoch,
+    /// The part of the restored state under construction.
+    restored: StatePartWriter,
     known: HashMap<(u16, Vec<u8>), EntryVersion>,
     /// The payloads of the latest state.
     payloads: Vec<Vec<u8>>,
@@ -38,22 +48,49 @@ pub(super) struct ProcessState {
 }
 
 impl ProcessState {
+    /// Creates an empty state.
+    pub fn new(instance: Instance) -> Self {
+        ProcessState {
+            instance,
+            requested: Epoch::default(),
+            received: Epoch::default(),
+            restored: StatePartWriter::default(),
+            known: HashMap::new(),
+            payloads: Vec::new(),
+            generation: 0,
+            snapshot: SmallSnapshot::default(),
+        }
+    }
+
+    /// Requests the state at the end of `epoch`, once.
+    pub fn request(&mut self, epoch: Epoch, session: &mut InstanceSession) {
+        if self.requested < epoch {
+            self.requested = epoch;
+            session.push_barrier(epoch);
+        }
+    }
+
+    /// Returns the latest requested barrier.
+    pub fn requested(&self) -> Epoch {
+        self.requested
+    }
+
+    /// Returns true if the state at the end of `epoch` was received.
+    pub fn has(&self, epoch: Epoch) -> bool {
+        self.received >= epoch
+    }
+
     /// Takes the state of the process at the end of `epoch`.
     ///
     /// # Errors
     /// An entry without a partition, or with one of another instance.
-    pub(super) fn replace(
-        &mut self,
-        epoch: Epoch,
-        payloads: Vec<Vec<u8>>,
-        instance: Instance,
-    ) -> Result<(), Violation> {
+    pub fn replace(&mut self, epoch: Epoch, payloads: Vec<Vec<u8>>) -> Result<(), Violation> {
         self.generation += 1;
         let generation = self.generation;
         for payload in &payloads {
             let mut entries = StatePartReader::read(payload)?;
             while let Some(entry) = entries.next_entry()? {
-                let partition = owned_partition(entry, instance)?;
+                let partition = self.owned_partition(entry)?;
                 let hash = xxh3_64(entry.value);
                 let key = (partition.index() as u16, entry.key.to_vec());
                 let known = self.known.entry(key).or_insert(EntryVersion {
@@ -73,11 +110,56 @@ impl ProcessState {
             (entry.is_removed, entry.changed) = (true, epoch);
         }
         self.payloads = payloads;
+        self.received = epoch;
         Ok(())
     }
 
-    /// Adds a restored entry, which the checkpoint of `epoch` has.
-    pub(super) fn restore(&mut self, entry: &RestoredEntry<'_>) {
+    /// Takes restored entries, and sends those of this instance to its process.
+    ///
+    /// # Errors
+    /// An entry of another state.
+    pub fn restore(
+        &mut self,
+        entries: &mut RestoredState<'_>,
+        session: &mut InstanceSession,
+    ) -> Result<()> {
+        for entry in entries {
+            if entry.state != STATE {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.add_restored(&entry);
+            self.restored.push(StatePartEntry {
+                partition: entry.partition,
+                key: entry.key,
+                value: entry.value,
+            });
+            if self.restored.byte_len() >= PART_BYTES {
+                session.push_restore(self.restored.finish(), false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the restore from `epoch`.
+    pub fn on_restored(&mut self, epoch: Epoch, session: &mut InstanceSession) {
+        (self.requested, self.received) = (epoch, epoch);
+        session.push_restore(self.restored.finish(), true);
+    }
+
+    fn owned_partition(&self, entry: StatePartEntry<'_>) -> Result<PartitionId, Violation> {
+        let Some(partition) = entry.partition else {
+            return Err(Violation::new("an entry of the state has no partition"));
+        };
+        if partition.owner(self.instance.parallelism) != self.instance.index {
+            return Err(Violation::new(format!(
+                "an entry of the state has the partition {}, which belongs to another instance",
+                partition.index()
+            )));
+        }
+        Ok(partition)
+    }
+
+    fn add_restored(&mut self, entry: &RestoredEntry<'_>) {
         let Some(partition) = entry.partition else {
             return;
         };
@@ -92,7 +174,10 @@ impl ProcessState {
     }
 
     /// Marks the latest state as a snapshot.
-    pub(super) fn take_snapshot(&mut self, request: SnapshotRequest) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the snapshot would be too large.
+    pub fn take_snapshot(&mut self, request: SnapshotRequest) -> Result<()> {
         let chunk = self.snapshot.begin();
         for payload in &self.payloads {
             // The payloads were read before.
@@ -130,31 +215,18 @@ impl ProcessState {
     }
 
     /// Writes the marked snapshot.
-    pub(super) fn write(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
         self.snapshot.write(writer)
     }
 
     /// Forgets removed keys that the checkpoint of `epoch` lacks.
-    pub(super) fn commit(&mut self, epoch: Epoch) {
+    pub fn commit(&mut self, epoch: Epoch) {
         self.known
             .retain(|_, entry| !(entry.is_removed && entry.changed <= epoch));
     }
-}
-
-fn owned_partition(
-    entry: StatePartEntry<'_>,
-    instance: Instance,
-) -> Result<PartitionId, Violation> {
-    let Some(partition) = entry.partition else {
-        return Err(Violation::new("an entry of the state has no partition"));
-    };
-    if partition.owner(instance.parallelism) != instance.index {
-        return Err(Violation::new(format!(
-            "an entry of the state has the partition {}, which belongs to another instance",
-            partition.index()
-        )));
-    }
-    Ok(partition)
 }
 
 #[cfg(test)]
@@ -198,30 +270,23 @@ mod tests {
 
     #[test]
     fn an_increment_holds_changes_and_removed_keys_since_its_base() {
-        let mut state = ProcessState::default();
-        let only = Instance::ONLY;
+        let mut state = ProcessState::new(Instance::ONLY);
         state
-            .replace(Epoch(1), payload(&[("a", "1"), ("b", "1")]), only)
+            .replace(Epoch(1), payload(&[("a", "1"), ("b", "1")]))
             .unwrap();
         let full = written(&mut state, SnapshotRequest::full(Epoch(1)));
         assert_eq!(full, [value("a", "1"), value("b", "1")]);
         state.commit(Epoch(1));
-        state
-            .replace(Epoch(2), payload(&[("a", "2")]), only)
-            .unwrap();
+        state.replace(Epoch(2), payload(&[("a", "2")])).unwrap();
         let changes = SnapshotRequest::changes(Epoch(2), Epoch(1));
         let expected = [value("a", "2"), ("b".to_owned(), None)];
         assert_eq!(written(&mut state, changes), expected);
         // Epoch 2 was aborted: its changes are repeated.
-        state
-            .replace(Epoch(3), payload(&[("a", "2")]), only)
-            .unwrap();
+        state.replace(Epoch(3), payload(&[("a", "2")])).unwrap();
         let changes = SnapshotRequest::changes(Epoch(3), Epoch(1));
         assert_eq!(written(&mut state, changes), expected);
         state.commit(Epoch(3));
-        state
-            .replace(Epoch(4), payload(&[("a", "2")]), only)
-            .unwrap();
+        state.replace(Epoch(4), payload(&[("a", "2")])).unwrap();
         let changes = SnapshotRequest::changes(Epoch(4), Epoch(3));
         assert_eq!(written(&mut state, changes), []);
     }
@@ -232,7 +297,8 @@ mod tests {
             index: 1,
             parallelism: 2,
         };
-        let refused = ProcessState::default().replace(Epoch(1), payload(&[("a", "1")]), second);
+        let mut state = ProcessState::new(second);
+        let refused = state.replace(Epoch(1), payload(&[("a", "1")]));
         assert!(refused.unwrap_err().0.contains("another instance"));
     }
 }

@@ -1,9 +1,9 @@
-//! Errors of a step whose process failed.
+//! Errors of an instance whose process failed.
 
 use ardea_core::{DeadLetter, Error, ErrorCode};
 
 use crate::command::InstanceCommand;
-use crate::format::BatchFormat;
+use crate::format::BatchLayout;
 use crate::process::ChildEnd;
 use crate::protocol::{GuestFailure, ProtocolRange};
 use crate::session::{InFlight, SessionError};
@@ -11,7 +11,7 @@ use crate::session::{InFlight, SessionError};
 const CHECK_HINT: &str = "test the program with `ardea instance check -- COMMAND`";
 
 /// Returns the error of a command that can't be started.
-pub(super) fn not_started(command: &InstanceCommand, error: std::io::Error) -> Error {
+pub(crate) fn not_started(command: &InstanceCommand, error: std::io::Error) -> Error {
     let is_permanent = matches!(
         error.kind(),
         std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied
@@ -28,7 +28,7 @@ pub(super) fn not_started(command: &InstanceCommand, error: std::io::Error) -> E
 }
 
 /// Returns the records in flight as the rest of a sentence.
-pub(super) fn in_flight(in_flight: &InFlight, format: &dyn BatchFormat) -> String {
+pub(crate) fn in_flight(in_flight: &InFlight, format: &dyn BatchLayout) -> String {
     match &in_flight.first {
         None => "with no record in flight".into(),
         Some(first) => {
@@ -48,7 +48,7 @@ pub(super) fn in_flight(in_flight: &InFlight, format: &dyn BatchFormat) -> Strin
 }
 
 /// Returns the error of a process that ended.
-pub(super) fn died(command: &InstanceCommand, end: &ChildEnd, records: &str) -> Error {
+pub(crate) fn died(command: &InstanceCommand, end: &ChildEnd, records: &str) -> Error {
     let mut what = format!("the process `{command}` {} {records}", end.how);
     if let Some(last) = end.last_lines.last() {
         what.push_str(&format!("; its last line of standard error: {last:?}"));
@@ -57,7 +57,7 @@ pub(super) fn died(command: &InstanceCommand, end: &ChildEnd, records: &str) -> 
 }
 
 /// Returns the error of a session that cannot continue.
-pub(super) fn failed(command: &InstanceCommand, error: SessionError) -> Error {
+pub(crate) fn failed(command: &InstanceCommand, error: SessionError) -> Error {
     match error {
         SessionError::Violation(violation) => {
             let what = format!("the process `{command}` broke the instance protocol");
@@ -80,6 +80,12 @@ pub(super) fn failed(command: &InstanceCommand, error: SessionError) -> Error {
                 formats.join(", ")
             );
             Error::new(ErrorCode::InvalidJob, what).hint("use a step with another format")
+        }
+        SessionError::Role(role, roles) => {
+            let (role, roles) = (role.as_str(), roles.join(", "));
+            let what = format!("the process `{command}` can't be a {role}, only {roles}");
+            Error::new(ErrorCode::InvalidJob, what)
+                .hint("name the role in the \"roles\" of HELLO, or use another component")
         }
         SessionError::Stateless => {
             let what = format!(

@@ -1,0 +1,303 @@
+//! The host's side of an instance: its session, its process, and the restarts of the process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, InstanceContext, Result};
+use serde_json::Value;
+
+use crate::command::InstanceCommand;
+use crate::errors;
+use crate::format::BatchLayout;
+use crate::process::{
+    ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
+    log_to_stderr,
+};
+use crate::protocol::{
+    ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation,
+};
+use crate::session::{InstanceSession, SessionError, SessionPhase, SessionSettings, Suspects};
+use crate::user_metrics;
+
+/// First delay before a restart of the process, and the longest.
+const RESTART_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Number of starts without HELLO after which the job fails.
+const FAILED_STARTS: u32 = 3;
+
+/// The reaction to the end of a process that was not stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RestartPolicy {
+    /// The process is restarted.
+    Restart,
+    /// The attempt of the job fails if the process has state; otherwise it is restarted.
+    FailWithState,
+    /// The attempt of the job fails.
+    Fail,
+}
+
+/// The parts that instances of a step or component share.
+#[derive(Clone)]
+pub struct SharedParts {
+    /// The command of the processes.
+    pub command: Arc<InstanceCommand>,
+    /// Records that were in flight at deaths.
+    pub suspects: Arc<Suspects>,
+    /// The destination of the processes' output.
+    pub output: Arc<OutputSink>,
+}
+
+impl SharedParts {
+    /// Creates the parts of a step or component. The output goes to standard error of the host.
+    pub fn new(command: InstanceCommand) -> Self {
+        SharedParts {
+            command: Arc::new(command),
+            suspects: Arc::default(),
+            output: Arc::new(log_to_stderr),
+        }
+    }
+
+    /// Returns the approximate maximum size of a batch.
+    pub fn batch_limit_bytes(&self) -> usize {
+        self.command.batch_bytes
+    }
+
+    /// Returns CONFIGURE of an instance of a component.
+    pub fn component_configuration(
+        &self,
+        context: &InstanceContext,
+        is_keyed: bool,
+        component: ComponentConfiguration,
+    ) -> InstanceConfiguration {
+        InstanceConfiguration {
+            component,
+            ..self.configuration(context, is_keyed, ("json", None))
+        }
+    }
+
+    /// Returns CONFIGURE of an instance of a step, with the name of a format and the schema.
+    pub(crate) fn configuration(
+        &self,
+        context: &InstanceContext,
+        is_keyed: bool,
+        (format, schema): (&str, Option<Value>),
+    ) -> InstanceConfiguration {
+        InstanceConfiguration {
+            protocol: 0,
+            job: context.job.to_string(),
+            step: context.vertex.to_string(),
+            instance: context.instance.index,
+            instances: context.instance.parallelism,
+            format: format.into(),
+            schema,
+            keyed: is_keyed,
+            guarantee: context.guarantee.as_str().into(),
+            restore: false,
+            rings: false,
+            parameters: Value::Object(self.command.parameters.clone()),
+            component: ComponentConfiguration::default(),
+        }
+    }
+}
+
+/// An event of an instance.
+#[derive(Debug)]
+pub enum HostEvent {
+    /// The session has processed a frame: items may be ready.
+    Answered,
+    /// A frame for the owner.
+    Received(InstanceFrame),
+    /// The process has died, and another one is started.
+    Restarted,
+    /// The process has ended after STOP.
+    Ended,
+}
+
+/// The host's side of an instance.
+pub struct InstanceHost {
+    shared: SharedParts,
+    context: InstanceContext,
+    on_death: RestartPolicy,
+    session: InstanceSession,
+    child: Option<ChildHandle>,
+    events: VecDeque<ChildEvent>,
+    /// Starts of the process in a row without HELLO.
+    failed_starts: u32,
+    has_ended: bool,
+}
+
+impl InstanceHost {
+    /// Starts the process of an instance.
+    ///
+    /// # Errors
+    /// If the system has no more threads or file descriptors.
+    pub fn start(
+        shared: SharedParts,
+        context: &InstanceContext,
+        configuration: InstanceConfiguration,
+        on_death: RestartPolicy,
+    ) -> Result<Self> {
+        let settings = SessionSettings {
+            window_batches: shared.command.window_batches,
+            deaths_per_record: shared.command.deaths_per_record,
+            suspects: Arc::clone(&shared.suspects),
+        };
+        let mut host = InstanceHost {
+            session: InstanceSession::new(settings, configuration),
+            shared,
+            context: context.clone(),
+            on_death,
+            child: None,
+            events: VecDeque::new(),
+            failed_starts: 0,
+            has_ended: false,
+        };
+        host.start_child(Duration::ZERO)?;
+        Ok(host)
+    }
+
+    fn start_child(&mut self, delay: Duration) -> Result<()> {
+        let command = &self.shared.command;
+        let context = ChildContext {
+            instance: self.context.clone(),
+            waker: self.context.waker.clone(),
+            output: Arc::clone(&self.shared.output),
+        };
+        let started = ChildHandle::start(Arc::clone(command), context, delay);
+        self.child = Some(started.map_err(|error| errors::not_started(command, error))?);
+        self.session.start();
+        self.send();
+        Ok(())
+    }
+
+    /// Returns the session.
+    pub fn session(&self) -> &InstanceSession {
+        &self.session
+    }
+
+    /// Returns the session, to add items. [`send`](Self::send) sends their frames.
+    pub fn session_mut(&mut self) -> &mut InstanceSession {
+        &mut self.session
+    }
+
+    /// Returns true if the process has ended after STOP.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Returns the next event of the process, if there is one.
+    ///
+    /// # Errors
+    /// A frame that breaks the protocol, a failure that the instance reports, or a death after
+    /// which the process is not restarted.
+    pub fn next_event(&mut self, layout: &dyn BatchLayout) -> Result<Option<HostEvent>> {
+        if let (true, Some(child)) = (self.events.is_empty(), &self.child) {
+            child.take_events(&mut self.events);
+        }
+        let command = &self.shared.command;
+        let event = match self.events.pop_front() {
+            None => return Ok(None),
+            Some(ChildEvent::Frame(frame)) => match self.session.on_frame(frame) {
+                Ok(None) => HostEvent::Answered,
+                Ok(Some(frame)) if frame.head.kind == FrameType::Metric => {
+                    let metric = frame.read_json();
+                    let recorded = metric.and_then(|it| user_metrics::record(&self.context, it));
+                    recorded.map_err(|violation| self.broken(violation))?;
+                    HostEvent::Answered
+                }
+                Ok(Some(frame)) => HostEvent::Received(frame),
+                Err(error) => return Err(errors::failed(command, error)),
+            },
+            Some(ChildEvent::Violation(violation)) => return Err(self.broken(violation)),
+            Some(ChildEvent::NotStarted(error)) => {
+                return Err(errors::not_started(command, error));
+            }
+            Some(ChildEvent::Ended(end)) => self.on_end(&end, layout)?,
+        };
+        Ok(Some(event))
+    }
+
+    /// Returns the error of a process that broke the protocol.
+    pub fn broken(&self, violation: Violation) -> Error {
+        errors::failed(&self.shared.command, SessionError::Violation(violation))
+    }
+
+    /// Handles the end of the process: completes, restarts it, or fails.
+    fn on_end(&mut self, end: &ChildEnd, layout: &dyn BatchLayout) -> Result<HostEvent> {
+        let command = Arc::clone(&self.shared.command);
+        if self.session.phase() == SessionPhase::Stopping {
+            self.has_ended = true;
+            if !end.is_success {
+                self.log(format!("the process {} after it was stopped", end.how));
+            }
+            return Ok(HostEvent::Ended);
+        }
+        let has_state = self.session.guest().is_some_and(|guest| guest.state);
+        let was_seen = self.session.guest().is_some();
+        let records = errors::in_flight(&self.session.on_death(layout), layout);
+        self.failed_starts = if was_seen { 0 } else { self.failed_starts + 1 };
+        let is_failure = match self.on_death {
+            RestartPolicy::Restart => false,
+            RestartPolicy::FailWithState => has_state,
+            RestartPolicy::Fail => true,
+        };
+        if is_failure || self.failed_starts >= FAILED_STARTS {
+            return Err(errors::died(&command, end, &records));
+        }
+        let deaths = self.session.deaths_in_a_row();
+        if deaths > command.restarts_in_a_row {
+            let what = format!("the process `{command}` died {deaths} times in a row");
+            return Err(Error::new(ErrorCode::RestartLimitReached, what)
+                .because(errors::died(&command, end, &records).without_hint()));
+        }
+        let (first, longest) = RESTART_DELAYS;
+        let delay = first.saturating_mul(1 << (deaths - 1).min(10)).min(longest);
+        let lost = if has_state { "; its state is lost" } else { "" };
+        self.log(format!(
+            "the process {} {records}{lost}; it is restarted",
+            end.how
+        ));
+        self.start_child(delay)?;
+        Ok(HostEvent::Restarted)
+    }
+
+    fn log(&self, text: String) {
+        (self.shared.output)(&OutputLine {
+            vertex: self.context.vertex.to_string(),
+            instance: self.context.instance.index,
+            time: self.context.clock.wall(),
+            stream: OutputStream::Log,
+            text,
+        });
+    }
+
+    /// Sends the frames of the session, and sets the time within which the process must answer.
+    pub fn send(&mut self) {
+        let Some(child) = &self.child else { return };
+        let (session, command) = (&mut self.session, &self.shared.command);
+        child.send(session.take_frames());
+        child.expect_answer(match session.phase() {
+            SessionPhase::Starting | SessionPhase::Configuring => Some(command.start_timeout),
+            SessionPhase::Running => session.awaits_answer().then_some(command.answer_timeout),
+            SessionPhase::Stopping => Some(command.stop_timeout),
+        });
+    }
+
+    /// Kills the process, without waiting for its end.
+    pub fn kill(&self) {
+        if let Some(child) = &self.child {
+            child.kill();
+        }
+    }
+
+    /// Stops the process without waiting for its end. It is killed if it does not exit in time.
+    pub fn stop_detached(mut self) {
+        if self.session.phase() == SessionPhase::Running {
+            self.session.stop();
+            self.send();
+            if let Some(child) = self.child.take() {
+                child.detach();
+            }
+        }
+    }
+}

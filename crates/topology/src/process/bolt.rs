@@ -1,0 +1,407 @@
+//! A bolt whose instance is a process.
+
+mod answers;
+mod checkpoint;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Checkpointed, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
+    Progress, Result, Timestamp, Watermark,
+};
+use ardea_instance::protocol::{
+    ComponentConfiguration, ComponentInput, InstanceRole, PendingRow, RowBatchWriter,
+};
+use ardea_instance::{
+    EncodedBatch, InstanceHost, ProcessState, RestartPolicy, RowLayout, SharedParts,
+};
+
+use super::json_tuple::write_tuple;
+use super::rows::{SentTuple, SentTuples};
+use super::{names, outputs_of, unopened};
+use crate::ack_batcher::AckBatcher;
+use crate::batch::TupleBatch;
+use crate::collector::{AckBookkeeping, Collector, PendingTuple};
+use crate::compile::BoltWiring;
+use crate::emitter::Emitter;
+use crate::grouping::write_key;
+use crate::state::{ComponentState, StatefulComponent, UNSAVED_ACKS};
+use crate::tuple::{Origin, Tuples};
+
+/// The process of an instance, and its tuples.
+struct ProcessBolt {
+    /// Present from `init` on.
+    host: Option<InstanceHost>,
+    state: ProcessState,
+    /// Tuples that the process has not answered.
+    sent: SentTuples,
+    /// Tuples that the process holds.
+    held: HashMap<PendingRow, PendingTuple>,
+}
+
+impl ProcessBolt {
+    fn state(&mut self) -> ComponentState<'_> {
+        ComponentState::Checkpointed(self)
+    }
+
+    fn host(&mut self) -> Result<&mut InstanceHost> {
+        self.host.as_mut().ok_or_else(unopened)
+    }
+}
+
+/// One instance of a bolt in a process, in the graph.
+pub(super) struct ProcessBoltProcessor {
+    /// The bolt; it has ended if it was asked to finish since the latest tuple.
+    bolt: StatefulComponent<ProcessBolt>,
+    shared: SharedParts,
+    wiring: Arc<BoltWiring>,
+    /// The origin of the tuples of each input.
+    origins: Vec<Origin>,
+    tick: Option<Duration>,
+    tick_due: Option<Duration>,
+    running: Option<Running>,
+    /// True if all spouts are done: only replayed tuples follow.
+    has_seen_end: bool,
+    /// The epoch whose end is being handled. Frames after its state belong to the next epoch.
+    barrier: Option<Epoch>,
+    /// True if the last state was requested.
+    is_final: bool,
+    /// True if the present call moved something.
+    made_progress: bool,
+}
+
+/// The state that exists from `init` on.
+struct Running {
+    context: InstanceContext,
+    bookkeeping: AckBookkeeping,
+}
+
+impl Running {
+    /// Calls `work` with a collector, and counts the failures.
+    fn collect<R>(&mut self, work: impl FnOnce(&mut Collector<'_>) -> Result<R>) -> Result<R> {
+        let mut out = Collector::new(&mut self.bookkeeping, &self.context);
+        let outcome = work(&mut out);
+        let failures = out.failures;
+        if failures > 0 {
+            self.context.metrics.count_bad(failures);
+        }
+        outcome
+    }
+}
+
+impl ProcessBoltProcessor {
+    pub(super) fn new(shared: SharedParts, wiring: &Arc<BoltWiring>, instance: Instance) -> Self {
+        let bolt = ProcessBolt {
+            host: None,
+            state: ProcessState::new(instance),
+            sent: SentTuples::default(),
+            held: HashMap::new(),
+        };
+        let inputs = wiring.inputs.iter();
+        ProcessBoltProcessor {
+            bolt: StatefulComponent::new(bolt, ProcessBolt::state, instance),
+            shared,
+            origins: inputs.map(|input| input.for_instance(instance)).collect(),
+            wiring: Arc::clone(wiring),
+            tick: wiring.tick.filter(|tick| !tick.is_zero()),
+            tick_due: None,
+            running: None,
+            has_seen_end: false,
+            barrier: None,
+            is_final: false,
+            made_progress: false,
+        }
+    }
+
+    fn keeps_state(&self) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.context.guarantee.keeps_state())
+    }
+
+    /// Returns the part of CONFIGURE that describes the bolt.
+    fn component(&self) -> ComponentConfiguration {
+        let inputs = self.origins.iter().map(|origin| ComponentInput {
+            component: origin.component.to_string(),
+            stream: origin.stream.to_string(),
+            fields: names(&origin.fields),
+        });
+        ComponentConfiguration {
+            role: InstanceRole::Bolt,
+            inputs: inputs.collect(),
+            outputs: outputs_of(&self.wiring.streams),
+            acks: self.wiring.ack_queues.is_some(),
+            max_pending: None,
+        }
+    }
+
+    /// Takes what the process has sent while there is room, and sends frames.
+    fn turn(&mut self, outbox: &mut Outbox) -> Result<()> {
+        loop {
+            let has_room = match &mut self.running {
+                Some(running) => {
+                    let emitter = &mut running.bookkeeping.emitter;
+                    !emitter.is_full() || emitter.flush(outbox)?
+                }
+                None => return Err(unopened()),
+            };
+            let has_state = self.barrier.is_some_and(|epoch| self.bolt.state.has(epoch));
+            if !has_room || has_state {
+                break;
+            }
+            let Some(event) = self.bolt.host()?.next_event(&RowLayout)? else {
+                break;
+            };
+            self.made_progress = true;
+            self.on_event(event)?;
+        }
+        if !self.flush(outbox)?
+            && let Some(running) = &self.running
+        {
+            // The rest is sent when the outbox has room.
+            outbox.wake_at(running.context.clock.now());
+        }
+        if let Some(running) = &mut self.running {
+            running.bookkeeping.ack_batcher.flush();
+        }
+        self.bolt.host()?.send();
+        Ok(())
+    }
+
+    fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        match &mut self.running {
+            Some(running) => running.bookkeeping.emitter.flush(outbox),
+            None => Ok(true),
+        }
+    }
+
+    /// Asks the process to finish unless it was asked since the latest tuple; returns true if it
+    /// has, and all its output is sent.
+    fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        if !self.bolt.has_ended {
+            self.bolt.has_ended = true;
+            let session = self.bolt.host()?.session_mut();
+            session.push_watermark(Watermark::END);
+        }
+        self.turn(outbox)?;
+        let is_answered = self.bolt.host()?.session().is_empty();
+        Ok(self.flush(outbox)? && is_answered)
+    }
+
+    /// Requests a tick if it is due, and sets the timer for the next one.
+    fn tick_if_due(&mut self, outbox: &mut Outbox) -> Result<()> {
+        let (Some(interval), Some(due)) = (self.tick, self.tick_due) else {
+            return Ok(());
+        };
+        let now = self
+            .running
+            .as_ref()
+            .ok_or_else(unopened)?
+            .context
+            .clock
+            .now();
+        if now < due {
+            outbox.wake_at(due);
+            return Ok(());
+        }
+        // Missed ticks are skipped.
+        let next = if due + interval > now {
+            due + interval
+        } else {
+            now + interval
+        };
+        self.tick_due = Some(next);
+        outbox.wake_at(next);
+        let host = self.bolt.host()?;
+        if host.session_mut().request_tick() {
+            host.send();
+        }
+        Ok(())
+    }
+
+    /// Returns the progress of a callback that is not done.
+    fn waiting(&mut self) -> Progress {
+        Progress {
+            made: std::mem::take(&mut self.made_progress),
+            done: false,
+        }
+    }
+}
+
+impl Processor for ProcessBoltProcessor {
+    fn unsaved_state(&self) -> Option<&'static str> {
+        self.wiring.ack_queues.is_some().then_some(UNSAVED_ACKS)
+    }
+
+    fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
+        self.bolt.checkpointed()
+    }
+
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        let wiring = &self.wiring;
+        let emitter = Emitter::new(
+            Arc::clone(&context.vertex),
+            &wiring.streams,
+            &wiring.parallelism,
+            wiring.ack_queues.is_some(),
+            context.chunk_records,
+        );
+        let acks = AckBatcher::new(wiring.ack_queues.clone());
+        self.running = Some(Running {
+            context: context.clone(),
+            bookkeeping: AckBookkeeping::new(emitter, acks),
+        });
+        self.tick_due = self.tick.map(|interval| context.clock.now() + interval);
+        if self.tick_due.is_some() {
+            // The first call sets the timer.
+            context.waker.wake();
+        }
+        let is_keyed = self.wiring.inputs.iter().any(|input| input.key.is_some());
+        let component = self.component();
+        let shared = self.shared.clone();
+        let configuration = shared.component_configuration(context, is_keyed, component);
+        let on_death = match self.keeps_state() {
+            true => RestartPolicy::FailWithState,
+            false => RestartPolicy::Restart,
+        };
+        let host = InstanceHost::start(shared, context, configuration, on_death)?;
+        self.bolt.host = Some(host);
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.turn(outbox)?;
+        let limit = self.shared.batch_limit_bytes();
+        let place = input.index();
+        let (Some(origin), Some(key)) = (self.origins.get(place), self.wiring.inputs.get(place))
+        else {
+            return Err(unopened());
+        };
+        let waiting = inbox.batch::<TupleBatch>()?;
+        let ProcessBolt { host, sent, .. } = &mut *self.bolt;
+        let host = host.as_mut().ok_or_else(unopened)?;
+        let mut has_sent = false;
+        while !waiting.is_empty() && host.session().has_room() {
+            let tuples = Tuples {
+                batch: waiting,
+                origin,
+            };
+            let position = sent.next_position();
+            let mut writer = RowBatchWriter::default();
+            for tuple in tuples.iter() {
+                let write_key = |out: &mut Vec<u8>| {
+                    let places = key.key.as_deref()?;
+                    let start = out.len();
+                    write_key(tuple.encoded(), places, out);
+                    Some(PartitionId::of_canonical(&out[start..]))
+                };
+                let pushed = writer.push(Timestamp::MIN, write_key, |out| {
+                    write_tuple(place, &tuple, out);
+                    Ok::<(), Infallible>(())
+                });
+                pushed.unwrap_or_else(|never| match never {});
+                sent.push(SentTuple {
+                    input: place,
+                    tuple: PendingTuple::of(&tuple),
+                });
+                if writer.byte_len() >= limit {
+                    break;
+                }
+            }
+            let records = writer.records();
+            let batch = EncodedBatch {
+                records,
+                position,
+                payload: writer.finish(),
+            };
+            host.session_mut().push_batch(batch, &RowLayout);
+            waiting.discard_front(records as usize);
+            has_sent = true;
+        }
+        host.send();
+        if has_sent {
+            self.bolt.has_ended = false;
+            if let Some(running) = self.running.as_ref().filter(|_| self.has_seen_end) {
+                // The end is not signalled again: the process must finish again after these tuples.
+                running.context.waker.wake();
+            }
+        }
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        self.made_progress = false;
+        if watermark == Watermark::END {
+            self.has_seen_end = true;
+            if !self.finish(outbox)? {
+                return Ok(self.waiting());
+            }
+        }
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        self.made_progress = false;
+        if self.keeps_state() {
+            self.barrier = Some(epoch);
+            let ProcessBolt { host, state, .. } = &mut *self.bolt;
+            let host = host.as_mut().ok_or_else(unopened)?;
+            state.request(epoch, host.session_mut());
+        }
+        self.turn(outbox)?;
+        let session = self.bolt.host()?.session();
+        let is_answered = session.is_empty() && !session.has_request();
+        if !is_answered || !self.flush(outbox)? {
+            return Ok(self.waiting());
+        }
+        self.barrier = None;
+        if let Some(running) = &self.running {
+            // For frames after the state.
+            running.context.waker.wake();
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.made_progress = false;
+        if self.bolt.host()?.has_ended() {
+            return Ok(Progress::DONE);
+        }
+        if !self.finish(outbox)? {
+            return Ok(self.waiting());
+        }
+        if self.bolt.host()?.has_ended() {
+            return Ok(Progress::DONE);
+        }
+        if self.keeps_state() && !self.is_final {
+            self.is_final = true;
+            let ProcessBolt { host, state, .. } = &mut *self.bolt;
+            let host = host.as_mut().ok_or_else(unopened)?;
+            let last = Epoch(state.requested().0 + 1);
+            state.request(last, host.session_mut());
+            host.send();
+            return Ok(Progress::MADE);
+        }
+        let host = self.bolt.host()?;
+        host.session_mut().stop();
+        host.send();
+        Ok(self.waiting())
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.turn(outbox)?;
+        if self.has_seen_end {
+            self.finish(outbox)?;
+        }
+        self.tick_if_due(outbox)
+    }
+
+    fn close(&mut self) {
+        if let Some(host) = &self.bolt.host {
+            host.kill();
+        }
+    }
+}
