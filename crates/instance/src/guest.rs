@@ -11,7 +11,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::fd_socket;
 use crate::protocol::{
     EmitWriter, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    GuestFailure, GuestHello, PendingRow, InstanceConfiguration, InstanceFrame, InstanceRole,
+    GuestFailure, GuestHello, InstanceConfiguration, InstanceFrame, InstanceRole, PendingRow,
     ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck,
     UserMetric, Violation, read_message_outcomes, write_tuple_acks,
 };

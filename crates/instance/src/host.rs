@@ -9,14 +9,16 @@ use serde_json::Value;
 
 use crate::command::InstanceCommand;
 use crate::errors;
-use crate::user_metrics;
 use crate::format::BatchLayout;
 use crate::process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
     log_to_stderr,
 };
-use crate::protocol::{ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation};
+use crate::protocol::{
+    ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation,
+};
 use crate::session::{InstanceSession, SessionError, SessionPhase, SessionSettings, Suspects};
+use crate::user_metrics;
 
 /// First delay before a restart of the process, and the longest.
 const RESTART_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));

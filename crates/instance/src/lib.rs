@@ -51,7 +51,7 @@ mod user_metrics;
 pub use command::InstanceCommand;
 pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
 pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
-pub use host::{RestartPolicy, HostEvent, InstanceHost, SharedParts};
+pub use host::{HostEvent, InstanceHost, RestartPolicy, SharedParts};
 pub use json_format::JsonFormat;
 pub use process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,

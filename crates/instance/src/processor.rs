@@ -12,7 +12,7 @@ use ardea_operators::RecordErrors;
 
 use crate::command::InstanceCommand;
 use crate::format::{BatchFormat, EncodedBatch, UnencodableRecord};
-use crate::host::{RestartPolicy, InstanceHost, SharedParts};
+use crate::host::{InstanceHost, RestartPolicy, SharedParts};
 use crate::process::OutputSink;
 use crate::protocol::RowFailure;
 use crate::saved_state::ProcessState;

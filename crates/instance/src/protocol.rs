@@ -16,8 +16,8 @@ pub use batch::{
 };
 pub use components::{
     ComponentConfiguration, ComponentInput, ComponentOutput, EmitReader, EmitWriter, EmittedTuple,
-    PendingRow, InstanceRole, MetricKind, SPOUT_IS_DONE, TupleAck, UserMetric, read_message_outcomes,
-    read_tuple_acks, write_message_outcomes, write_tuple_acks,
+    InstanceRole, MetricKind, PendingRow, SPOUT_IS_DONE, TupleAck, UserMetric,
+    read_message_outcomes, read_tuple_acks, write_message_outcomes, write_tuple_acks,
 };
 pub use frame::{
     FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,

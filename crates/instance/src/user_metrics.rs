@@ -31,7 +31,9 @@ pub(crate) fn record(context: &InstanceContext, metric: UserMetric) -> Result<()
     let UserMetric { name, kind, value } = metric;
     let is_name = !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
-        && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_');
+        && name
+            .bytes()
+            .all(|it| it.is_ascii_alphanumeric() || it == b'_');
     if !is_name {
         let what = format!("{name:?} is no name of a metric: letters, digits and _");
         return Err(Violation::new(what));
@@ -59,7 +61,10 @@ pub(crate) fn record(context: &InstanceContext, metric: UserMetric) -> Result<()
 /// the prefix `ardea_user_`, kinds and values.
 pub fn user_metrics_of(vertex: &str, instance: u32) -> Vec<(String, MetricKind, f64)> {
     let all = lock();
-    let metrics = all.get(&(vertex.to_owned(), instance)).into_iter().flatten();
+    let metrics = all
+        .get(&(vertex.to_owned(), instance))
+        .into_iter()
+        .flatten();
     metrics
         .map(|(name, (kind, value))| (name.clone(), *kind, *value))
         .collect()
@@ -113,7 +118,10 @@ mod tests {
             ("lines", MetricKind::Counter, -1.0),
             ("lines", MetricKind::Gauge, f64::NAN),
         ] {
-            assert!(record(&context, metric(name, kind, value)).is_err(), "{name:?}");
+            assert!(
+                record(&context, metric(name, kind, value)).is_err(),
+                "{name:?}"
+            );
         }
     }
 }

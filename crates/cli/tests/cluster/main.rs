@@ -25,9 +25,9 @@ mod stripped;
 #[cfg(feature = "s3")]
 mod buckets;
 mod changes;
-mod components;
 #[cfg(feature = "columns")]
 mod columns;
+mod components;
 mod counts;
 mod deaths;
 mod drains;

@@ -293,7 +293,10 @@ mod tests {
 
     #[test]
     fn emitted_tuples_are_read_as_they_were_written() {
-        let anchors = [PendingRow { batch: 7, row: 1 }, PendingRow { batch: 9, row: 0 }];
+        let anchors = [
+            PendingRow { batch: 7, row: 1 },
+            PendingRow { batch: 9, row: 0 },
+        ];
         let mut writer = EmitWriter::default();
         writer.push(&anchors, b"[0]");
         writer.push(&[], b"[1]");

@@ -14,7 +14,7 @@ use ardea_instance::protocol::{
     Violation, write_message_outcomes,
 };
 use ardea_instance::{
-    RestartPolicy, HostEvent, InstanceHost, ProcessState, ReadyItem, RowLayout, SharedParts,
+    HostEvent, InstanceHost, ProcessState, ReadyItem, RestartPolicy, RowLayout, SharedParts,
 };
 
 use super::json_tuple::ReceivedTuple;

@@ -9,7 +9,7 @@ use std::process::{abort, exit};
 
 use ardea_core::{PartitionId, Timestamp};
 use ardea_instance::protocol::{
-    GuestHello, PendingRow, InstanceConfiguration, NOT_ANCHORED, ProtocolRange, RowRecords,
+    GuestHello, InstanceConfiguration, NOT_ANCHORED, PendingRow, ProtocolRange, RowRecords,
     SPOUT_IS_DONE, StatePartEntry, TupleAck,
 };
 use ardea_instance::{
