@@ -7,7 +7,7 @@
 mod pending;
 mod suspects;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use ardea_core::{Epoch, Marker, Watermark};
@@ -533,6 +533,7 @@ impl InstanceSession {
         self.deaths_in_a_row += 1;
         self.request = None;
         let mut in_flight = InFlight::default();
+        let mut counted = HashSet::new();
         for mut item in std::mem::take(&mut self.pending) {
             if item.answer != Answer::Awaited {
                 self.pending.push_back(item);
@@ -547,7 +548,10 @@ impl InstanceSession {
             in_flight.records += u64::from(batch.records);
             for row in 0..batch.records {
                 let record = format.slice(&batch, row..row + 1);
-                self.settings.suspects.count(&record);
+                // Equal records are one suspect.
+                if counted.insert(Suspects::fingerprint(&record)) {
+                    self.settings.suspects.count(&record);
+                }
                 in_flight.first.get_or_insert_with(|| record.clone());
                 // One death at least, also if there are too many suspects.
                 let deaths = self.settings.suspects.deaths(&record).max(1);

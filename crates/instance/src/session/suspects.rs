@@ -18,6 +18,11 @@ const MAX_SUSPECTS: usize = 1 << 16;
 pub struct Suspects(Mutex<HashMap<u64, u32>>);
 
 impl Suspects {
+    /// Returns a hash of a batch of one record: its time, key and value.
+    pub(crate) fn fingerprint(record: &EncodedBatch) -> u64 {
+        xxh3_64(&record.payload)
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -29,7 +34,7 @@ impl Suspects {
 
     /// Returns the number of deaths with this record in flight.
     pub fn deaths(&self, record: &EncodedBatch) -> u32 {
-        let deaths = self.lock().get(&fingerprint(record)).copied();
+        let deaths = self.lock().get(&Self::fingerprint(record)).copied();
         deaths.unwrap_or(0)
     }
 
@@ -37,7 +42,7 @@ impl Suspects {
     pub(crate) fn count(&self, record: &EncodedBatch) {
         let mut suspects = self.lock();
         let is_full = suspects.len() >= MAX_SUSPECTS;
-        let fingerprint = fingerprint(record);
+        let fingerprint = Self::fingerprint(record);
         if !is_full || suspects.contains_key(&fingerprint) {
             *suspects.entry(fingerprint).or_default() += 1;
         }
@@ -45,11 +50,6 @@ impl Suspects {
 
     /// Removes a record that was answered.
     pub(crate) fn acquit(&self, record: &EncodedBatch) {
-        self.lock().remove(&fingerprint(record));
+        self.lock().remove(&Self::fingerprint(record));
     }
-}
-
-/// Returns a hash of a batch of one record: its time, key and value.
-fn fingerprint(record: &EncodedBatch) -> u64 {
-    xxh3_64(&record.payload)
 }

@@ -265,6 +265,18 @@ fn a_barrier_of_an_instance_without_state_needs_no_answer() {
 }
 
 #[test]
+fn equal_records_in_flight_at_a_death_are_one_suspect() {
+    let suspects: Arc<Suspects> = Arc::default();
+    let mut session = session(2, &suspects);
+    run(&mut session);
+    session.push_batch(batch(&[7, 7, 7, 7]), &format());
+    sent(&mut session);
+    session.on_death(&format());
+    assert_eq!(suspects.deaths(&batch(&[7])), 1);
+    assert_eq!(session.take_ready(), None, "no record is poisoned");
+}
+
+#[test]
 fn an_instance_without_the_role_is_refused() {
     let mut session = component(InstanceRole::Spout);
     session.start();

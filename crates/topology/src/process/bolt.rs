@@ -151,6 +151,7 @@ impl ProcessBoltProcessor {
             if !has_room || has_state {
                 break;
             }
+            self.take_answered()?;
             let Some(event) = self.bolt.host()?.next_event(&RowLayout)? else {
                 break;
             };
@@ -320,8 +321,9 @@ impl Processor for ProcessBoltProcessor {
             waiting.discard_front(records as usize);
             has_sent = true;
         }
-        host.send();
         if has_sent {
+            // Some of the tuples may be poisoned, and need no answer.
+            self.turn(outbox)?;
             self.bolt.has_ended = false;
             if let Some(running) = self.running.as_ref().filter(|_| self.has_seen_end) {
                 // The end is not signalled again: the process must finish again after these tuples.

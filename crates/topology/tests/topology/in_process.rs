@@ -243,6 +243,18 @@ fn a_tuple_that_kills_its_process_becomes_a_dead_letter() {
 }
 
 #[test]
+fn a_tuple_that_has_killed_its_process_fails_at_each_replay() {
+    let (mut builder, _) = tracked(100, 1);
+    through(&mut builder, "abort", false);
+    let node = node();
+    let running = builder.build().unwrap().submit(&node).unwrap();
+    crate::parts::until("the tuple fails again and again", || {
+        running.job().dead_letters().count() >= 5
+    });
+    running.job().cancel();
+}
+
+#[test]
 fn a_process_emits_to_one_instance_of_a_direct_stream() {
     let (mut builder, seen) = tracked(500, 1);
     let (direct, plain) = (Arrivals::default(), Arrivals::default());

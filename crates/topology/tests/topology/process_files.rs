@@ -94,36 +94,43 @@ fn a_class_in_python_is_asked_for_its_streams() {
 fn what_is_wrong_with_a_process_is_told_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(&Arrivals::default());
-    let class = |described: &str| python_class(folder.path(), described);
     let good = component("pass", "[number]");
     for (bolt, told) in [
+        ("component: process", "line 7: a process has no command"),
         (
-            "component: process".into(),
-            "line 7: a process has no command",
-        ),
-        (
-            "component: process\n    command: []".into(),
+            "component: process\n    command: []",
             "line 8: the command of a process is empty",
         ),
         (
-            "component: notes\n    command: [a]".into(),
+            "component: notes\n    command: [a]",
             "line 7: the component \"notes\" has no command, outputs or env",
         ),
-        (good.replace("fields:", "field:"), "unknown field `field`"),
+        (&good.replace("fields:", "field:"), "unknown field `field`"),
+    ] {
+        refused(&registry, bolt, told);
+    }
+    for (described, told) in [
         (
-            class("echo '{\"kind\":\"spout\"}'"),
+            "echo '{\"kind\":\"spout\"}'",
             "line 7: the class \"words:Pass\" can't be used: it is a spout, not a bolt; move it to the spouts",
         ),
-        (class("echo '['"), "its description can't be read"),
+        ("echo '['", "its description can't be read"),
         (
-            class("echo \"no module named 'words'\" >&2; exit 1"),
+            "echo \"no module named 'words'\" >&2; exit 1",
             "no module named 'words'; check that `python3` imports it",
         ),
     ] {
-        let yaml = file("component: numbers", &bolt);
-        let error = registry.topology(&yaml).unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains(told), "{text}\n{told}");
-        assert_eq!(error.code(), ErrorCode::InvalidConfig, "{text}");
+        let class = python_class(folder.path(), described);
+        refused(&registry, &class, told);
     }
+}
+
+/// Checks that a topology with this bolt is refused with a message.
+fn refused(registry: &Registry, bolt: &str, told: &str) {
+    let error = registry
+        .topology(&file("component: numbers", bolt))
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(told), "{text}\n{told}");
+    assert_eq!(error.code(), ErrorCode::InvalidConfig, "{text}");
 }

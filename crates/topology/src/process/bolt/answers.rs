@@ -30,11 +30,7 @@ enum RowOutcome {
 impl ProcessBoltProcessor {
     pub(super) fn on_event(&mut self, event: HostEvent) -> Result<()> {
         match event {
-            HostEvent::Answered => loop {
-                let item = self.bolt.host()?.session_mut().take_answered();
-                let Some(item) = item else { return Ok(()) };
-                self.on_item(item)?;
-            },
+            HostEvent::Answered => self.take_answered(),
             HostEvent::Received(frame) => match frame.head.kind {
                 FrameType::Emit => self.on_emit(&frame),
                 FrameType::Acks => self.on_acks(&frame),
@@ -42,6 +38,15 @@ impl ProcessBoltProcessor {
             },
             HostEvent::Restarted => self.fail_held(),
             HostEvent::Ended => Ok(()),
+        }
+    }
+
+    /// Takes answered items, and tuples that are not sent any more.
+    pub(super) fn take_answered(&mut self) -> Result<()> {
+        loop {
+            let item = self.bolt.host()?.session_mut().take_answered();
+            let Some(item) = item else { return Ok(()) };
+            self.on_item(item)?;
         }
     }
 
