@@ -92,7 +92,7 @@ fn figures(led: &LeaderFigures, has_batch_times: bool) -> Vec<Field> {
         ),
         (
             "bytes_per_message",
-            json!(rounded(led.bytes as f64 / led.sent.max(1) as f64, 10.0)),
+            json!(rounded(led.bytes_per_message, 10.0)),
         ),
         ("scheduling_share", json!(share(led.scheduling))),
         ("serialising_share", json!(share(led.serialising))),

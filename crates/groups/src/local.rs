@@ -59,11 +59,12 @@ pub enum LocalEvent {
 pub enum LocalAction {
     /// Run the task: all its inputs are here. Answered by [`LocalEvent::Ended`].
     Run(BatchTask),
-    /// Send the notice behind the data of its producers and epochs. Data that has been sent to
-    /// another worker, from which a range has moved since, is sent again.
+    /// Send the data of the notice's producers and epochs to a worker, and the notice behind it.
+    /// Data that has been sent to another worker, from which a range has moved since, is sent
+    /// again. The receiver may be this worker: then its ranges get the data, and no notice.
     Notify(ContainerId, EpochNotice),
-    /// Send kept outputs of the notice's producers and epochs again, to its only consumer, and then
-    /// the notice. The receiver may be this worker: then the data is moved, and no notice is sent.
+    /// Send kept outputs of the notice's producers and epochs again, to its only consumer, and the
+    /// notice behind them. The receiver may be this worker, as above.
     Resend(ContainerId, EpochNotice),
     /// Restore the state of a range from the checkpoint of this epoch. A later request for the
     /// state of the same range replaces an earlier one.

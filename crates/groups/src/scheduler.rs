@@ -191,6 +191,11 @@ impl GroupScheduler {
         &self.placement
     }
 
+    /// Returns the epoch of the oldest checkpoint from which ranges may still be restored.
+    pub fn required_checkpoint(&self) -> Epoch {
+        self.unneeded()
+    }
+
     /// Returns the newest sizes of tuned groups, oldest first.
     pub fn trace(&self) -> impl Iterator<Item = &TunerStep> {
         self.tuner.iter().flat_map(GroupTuner::trace)

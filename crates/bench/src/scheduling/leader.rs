@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
 use ardea_core::Epoch;
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_groups::{
     FromGroupWorker, GroupScheduler, GroupSummary, SchedulerAction, SchedulerEvent, ToGroupWorker,
 };
@@ -56,7 +56,8 @@ pub(super) struct LeaderFigures {
     pub(super) batch_nanos: Histogram<u64>,
     pub(super) sent: u64,
     pub(super) received: u64,
-    pub(super) bytes: u64,
+    /// The average size of an encoded message, in bytes.
+    pub(super) bytes_per_message: f64,
     pub(super) scheduling: Duration,
     pub(super) serialising: Duration,
     pub(super) launching: Duration,
@@ -74,7 +75,7 @@ type Letter = (Recipients, Arc<ToGroupWorker>);
 /// The threads that serialise and launch; each returns its CPU time.
 struct Launcher {
     letters: Sender<Letter>,
-    serialising: JoinHandle<Result<(Duration, u64)>>,
+    serialising: JoinHandle<Result<(Duration, f64)>>,
     launching: JoinHandle<Duration>,
 }
 
@@ -83,14 +84,15 @@ impl Launcher {
         let (letters, received) = channel::<Letter>();
         let (frames, encoded) = channel::<(Letter, Encoded)>();
         let serialise = move || {
-            let mut bytes = 0;
+            let (mut bytes, mut messages) = (0, 0_u64);
             for letter in received {
                 let frame = Encoded::new(&*letter.1)?;
                 bytes += frame.body_bytes() as u64;
+                messages += 1;
                 // The launching thread ends after this one.
                 let _ = frames.send((letter, frame));
             }
-            Ok((thread_cpu_time(), bytes))
+            Ok((thread_cpu_time(), bytes as f64 / messages.max(1) as f64))
         };
         let launch = move || {
             for ((to, message), frame) in encoded {
@@ -112,9 +114,12 @@ fn spawn<R: Send + 'static>(
 ) -> Result<JoinHandle<R>> {
     let started = thread::Builder::new().name(name.to_string()).spawn(body);
     started.map_err(|error| {
-        Error::new(ErrorCode::LimitReached, format!("cannot start the {name} thread"))
-            .because(error)
-            .hint("raise the limit of threads (ulimit -u)")
+        Error::new(
+            ErrorCode::LimitReached,
+            format!("cannot start the {name} thread"),
+        )
+        .because(error)
+        .hint("raise the limit of threads (ulimit -u)")
     })
 }
 
@@ -141,7 +146,7 @@ pub(super) fn lead(
             batch_nanos: nanoseconds()?,
             sent: 0,
             received: 0,
-            bytes: 0,
+            bytes_per_message: 0.0,
             scheduling: Duration::ZERO,
             serialising: Duration::ZERO,
             launching: Duration::ZERO,
@@ -156,7 +161,7 @@ pub(super) fn lead(
     // Closes the channels, so that the threads end one after the other.
     drop((leader.letters, launcher.letters));
     let panicked = |_| Error::new(ErrorCode::Internal, "a thread of the benchmark panicked");
-    let (serialising, bytes) = launcher.serialising.join().map_err(panicked)??;
+    let (serialising, bytes_per_message) = launcher.serialising.join().map_err(panicked)??;
     let launching = launcher.launching.join().map_err(panicked)?;
     // The threads' time covers the warm-up as well; each batch costs the same.
     let measured = figures.batches as f64 / leader.all_batches.max(1) as f64;
@@ -165,7 +170,7 @@ pub(super) fn lead(
     figures.launching = launching.mul_f64(measured);
     figures.sent = (figures.sent as f64 * measured).round() as u64;
     figures.received = (figures.received as f64 * measured).round() as u64;
-    figures.bytes = bytes;
+    figures.bytes_per_message = bytes_per_message;
     Ok(figures)
 }
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
 use ardea_coordination::packing::ContainerId;
-use ardea_groups::{
-    FromGroupWorker, LocalAction, LocalEvent, LocalScheduler, ToGroupWorker,
-};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_groups::{FromGroupWorker, LocalAction, LocalEvent, LocalScheduler, ToGroupWorker};
 use ardea_network::rpc::{self, Encoded, HandshakeRequest, Listener, RpcConnection, Security};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
@@ -115,8 +113,11 @@ async fn accept_all(
     while senders.len() < count as usize {
         let accepted = tokio::time::timeout(CONNECT_TIMEOUT, listener.accept()).await;
         let connection = accepted.map_err(|_| {
-            Error::new(ErrorCode::StartFailed, "a worker of the benchmark does not connect")
-                .hint("its output is above, on standard error")
+            Error::new(
+                ErrorCode::StartFailed,
+                "a worker of the benchmark does not connect",
+            )
+            .hint("its output is above, on standard error")
         })??;
         senders.push(serve(connection, events.clone())?);
     }
@@ -130,7 +131,10 @@ fn serve(
     events: Sender<LeaderEvent>,
 ) -> Result<(ContainerId, rpc::Sender)> {
     let number = connection.greeting().purpose.parse().map_err(|_| {
-        Error::new(ErrorCode::BadMessage, "a worker of the benchmark has no number")
+        Error::new(
+            ErrorCode::BadMessage,
+            "a worker of the benchmark has no number",
+        )
     })?;
     let worker = ContainerId(number);
     let (sender, mut receiver) = connection.split();
@@ -159,7 +163,10 @@ impl Outlet for ProcessNetwork {
                 Recipients::One(one) => one == *worker,
             };
             if is_recipient
-                && self.handle.block_on(sender.send_encoded(frame.clone())).is_err()
+                && self
+                    .handle
+                    .block_on(sender.send_encoded(frame.clone()))
+                    .is_err()
             {
                 let _ = self.events.send(LeaderEvent::Gone(*worker));
             }

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
 use ardea_coordination::packing::ContainerId;
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_groups::{LocalAction, LocalEvent, LocalScheduler, ToGroupWorker};
 use ardea_network::rpc::Encoded;
 
@@ -53,7 +53,9 @@ impl Outlet for SimulatedNetwork {
         };
         for worker in workers.map(ContainerId) {
             // The workers end after the leader.
-            let _ = self.letters.send((worker, Arc::clone(message), frame.clone()));
+            let _ = self
+                .letters
+                .send((worker, Arc::clone(message), frame.clone()));
         }
     }
 }
@@ -100,7 +102,8 @@ impl SimulatedWorkers {
                     self.events.push_back((worker, LocalEvent::Ended(task)));
                 }
                 LocalAction::Notify(to, notice) => {
-                    self.events.push_back((position(to), LocalEvent::Notice(notice)));
+                    self.events
+                        .push_back((position(to), LocalEvent::Notice(notice)));
                 }
                 LocalAction::ToLeader(report) => {
                     if let Ok(bytes) = postcard::to_stdvec(&report) {

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
-use ardea_core::{Epoch, Result};
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
+use ardea_core::{Epoch, Result};
 use ardea_groups::{
     BatchStage, GroupScheduler, GroupSchedulerConfig, GroupSizing, LocalAction, LocalEvent,
-    LocalScheduler, SchedulerAction, SchedulerEvent, StageGraph, TunerConfig,
+    LocalScheduler, PlannedGroup, SchedulerAction, SchedulerEvent, StageGraph, ToGroupWorker,
+    TunerConfig,
 };
 use serde_json::{Value, json};
 
@@ -119,22 +120,32 @@ impl Trial<'_> {
     fn lead(&mut self, event: SchedulerEvent) {
         for action in self.leader.on(self.now, event) {
             match action {
-                SchedulerAction::ToAll(message) | SchedulerAction::To(_, message) => {
-                    // The cost counts for the group that runs while this one is planned.
+                SchedulerAction::ToAll(message) => {
                     for group in &message.groups {
-                        let mut cost = self.params.group_cost + self.params.batch_cost * group.epochs;
-                        if group.id.0 == u64::from(self.params.groups / 2) {
-                            cost += STALL;
-                            self.stalled_at = Some(group.first.0);
-                        }
-                        self.to_leader.push_back(SchedulerEvent::Spent(cost));
+                        self.spend(group);
                     }
-                    self.to_worker.push_back(LocalEvent::FromLeader((*message).clone()));
+                    self.send(&message);
                 }
+                SchedulerAction::To(_, message) => self.send(&message),
                 SchedulerAction::Ended(_) => self.groups += 1,
                 _ => {}
             }
         }
+    }
+
+    /// Adds the cost of planning a group to the group that runs meanwhile.
+    fn spend(&mut self, group: &PlannedGroup) {
+        let mut cost = self.params.group_cost + self.params.batch_cost * group.epochs;
+        if group.id.0 == u64::from(self.params.groups / 2) {
+            cost += STALL;
+            self.stalled_at = Some(group.first.0);
+        }
+        self.to_leader.push_back(SchedulerEvent::Spent(cost));
+    }
+
+    fn send(&mut self, message: &ToGroupWorker) {
+        self.to_worker
+            .push_back(LocalEvent::FromLeader(message.clone()));
     }
 
     fn work(&mut self, event: LocalEvent) {

@@ -109,9 +109,8 @@ impl LocalScheduler {
     fn notify(&mut self, to: ContainerId, notice: EpochNotice, actions: &mut Vec<LocalAction>) {
         if to == self.me {
             self.loopback.push(notice);
-        } else {
-            actions.push(LocalAction::Notify(to, notice));
         }
+        actions.push(LocalAction::Notify(to, notice));
     }
 
     /// Processes the notices of this worker to itself.

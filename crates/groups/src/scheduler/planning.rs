@@ -70,7 +70,9 @@ impl GroupScheduler {
             return Some(Duration::ZERO);
         }
         let expected = epoch * running.group.epochs;
-        let lead = (expected / 2).max(MIN_LEAD).min(expected);
+        // A message is confirmed by the report of the running group, before it would be repeated.
+        let lead = (expected / 2).min(self.config.repeat_after / 2);
+        let lead = lead.max(MIN_LEAD).min(expected);
         Some(self.ended_at + (expected - lead))
     }
 

@@ -115,8 +115,8 @@ impl SimWorker {
         Ok(())
     }
 
-    /// Ends a task and returns its result. The output for consumers on this worker is moved.
-    pub fn end(&mut self, me: ContainerId, graph: &StageGraph, task: BatchTask) -> u64 {
+    /// Ends a task and returns its result.
+    pub fn end(&mut self, graph: &StageGraph, task: BatchTask) -> u64 {
         self.running.remove(&task);
         let inputs: Vec<u64> = producers(graph, task.at)
             .into_iter()
@@ -132,24 +132,6 @@ impl SimWorker {
         let state = run_task(task, state, inputs.into_iter());
         self.states.insert(task.at, (task.epoch, state));
         self.kept.insert(task, state);
-        for (stage, exchange) in graph.consumers(task.at.stage) {
-            let ranges = graph.stage(stage).map_or(0, |stage| stage.ranges);
-            let concerned = (0..ranges).filter(|range| {
-                exchange
-                    .only_consumer_of(task.at.range)
-                    .is_none_or(|only| only == *range)
-            });
-            for range in concerned {
-                let consumer = RangeId { stage, range };
-                if self.scheduler.placement().worker(consumer) == Some(me) {
-                    self.insert(Block {
-                        consumer,
-                        producer: task,
-                        value: mix(state, range.into()),
-                    });
-                }
-            }
-        }
         state
     }
 

@@ -275,7 +275,7 @@ impl World {
         if generation != there.generation || !there.running.contains(&task) {
             return;
         }
-        let result = there.end(worker, &self.graph, task);
+        let result = there.end(&self.graph, task);
         let expected = self.oracle.result(task);
         if result != expected {
             self.violation = Some(format!("the result of {task:?} is wrong"));
@@ -302,7 +302,6 @@ impl World {
             .map(|stage| stage.ranges as usize);
         if saved.len() == ranges.sum::<usize>() {
             self.committed = task.epoch;
-            self.saved.retain(|epoch, _| *epoch >= task.epoch);
             let delay = self.delay();
             let committed = SchedulerEvent::Committed(task.epoch);
             self.plan(delay, SimEvent::ToLeader(committed));
@@ -370,14 +369,15 @@ impl World {
                 let ended = SimEvent::Ended(worker, generation, task);
                 self.plan(Duration::from_micros(micros), ended);
             }
-            LocalAction::Notify(to, notice) => self.notify(worker, to, notice),
-            LocalAction::Resend(to, notice) if to == worker => {
+            LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) if to == worker => {
                 match there.blocks(&self.graph, to, &notice) {
-                    Ok(blocks) => blocks.into_iter().for_each(|block| there.insert(block)),
+                    Ok(blocks) => there.receive(generation, blocks),
                     Err(missing) => self.violation = Some(missing),
                 }
             }
-            LocalAction::Resend(to, notice) => self.notify(worker, to, notice),
+            LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) => {
+                self.notify(worker, to, notice);
+            }
             LocalAction::Restore(at, epoch) => {
                 let number = now.as_nanos() as u64 ^ micros;
                 there.requests.insert(at, StateRequest::Restore(number));
