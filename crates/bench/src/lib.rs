@@ -16,6 +16,7 @@
 //! * [`recovery`]: time to recover from a killed worker;
 //! * [`active_active`]: effect of the death of one of two active-active replicas on readers;
 //! * [`rescale`]: effect of changing the number of workers while records flow;
+//! * [`scheduling`]: cost of scheduling micro-batches, and batches a second;
 //! * [`latency`]: latency of a record, split into queueing, transport and service time;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
@@ -86,6 +87,7 @@ pub mod report;
 pub mod rescale;
 mod rows;
 mod running;
+pub mod scheduling;
 mod sockets;
 pub mod stages;
 pub mod state;
@@ -149,6 +151,7 @@ benchmarks!(
     nexmark::NexmarkParams,
     recovery::RecoveryParams,
     rescale::RescaleParams,
+    scheduling::SchedulingParams,
     stages::StagesParams,
     state::StateParams,
     submit::SubmitParams,
@@ -213,6 +216,7 @@ mod tests {
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();
         check::<rescale::RescaleParams>();
+        check::<scheduling::SchedulingParams>();
         check::<stages::StagesParams>();
         check::<state::StateParams>();
         check::<submit::SubmitParams>();

@@ -28,6 +28,7 @@ const LAYERS: &[&[&str]] = &[
         "ardea-engine",
         "ardea-network",
         "ardea-coordination",
+        "ardea-groups",
         "ardea-metastore",
         "ardea-grid",
         "ardea-checkpoint",

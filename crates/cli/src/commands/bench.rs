@@ -23,6 +23,7 @@ use ardea_bench::latency::LatencyParams;
 use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::recovery::RecoveryParams;
 use ardea_bench::rescale::RescaleParams;
+use ardea_bench::scheduling::{self, SchedulingParams};
 use ardea_bench::stages::StagesParams;
 use ardea_bench::state::StateParams;
 use ardea_bench::submit::SubmitParams;
@@ -94,6 +95,16 @@ pub enum BenchCommand {
     },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
     Rescale(BenchArgs<RescaleParams>),
+    /// Cost of scheduling micro-batches for many simulated workers or some processes, or traces of
+    /// tuned groups
+    Scheduling {
+        /// The benchmark.
+        #[command(flatten)]
+        bench: BenchArgs<SchedulingParams>,
+        /// Run as one of the workers (internal)
+        #[arg(long, value_name = "JSON", hide = true)]
+        copy: Option<String>,
+    },
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
     Breakdown(BenchArgs<BreakdownParams>),
 }
@@ -185,6 +196,10 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         } => Ok(active_active::run_replica(copy)?),
         BenchCommand::ActiveActive { bench, copy: None } => bench.run(context),
         BenchCommand::Rescale(bench) => bench.run(context),
+        BenchCommand::Scheduling {
+            copy: Some(copy), ..
+        } => Ok(scheduling::run_worker(copy)?),
+        BenchCommand::Scheduling { bench, copy: None } => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),
     }
 }

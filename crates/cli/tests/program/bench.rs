@@ -229,6 +229,26 @@ fn a_query_without_a_bench_is_refused_with_those_that_have_one() {
 }
 
 #[test]
+fn scheduling_reports_messages_and_times_of_batches_or_traces() {
+    let field = |args: &[&str], name: &str| {
+        let short = ["--batches", "500", "--group", "50", "--quiet"];
+        let out = succeed(&[&["bench", "scheduling"], args, &short].concat());
+        let fields: Value = serde_json::from_str(&out).unwrap();
+        fields[name].clone()
+    };
+    // One message to each worker and one from it for each group.
+    let simulated = ["--simulated", "--workers", "8", "--stages", "2"];
+    let messages = field(&simulated, "messages_per_batch").as_f64().unwrap();
+    assert!((0.3..0.36).contains(&messages), "{messages}");
+    assert!(field(&["--workers", "2"], "batch_ms_p95").is_number());
+    let traces = field(&["--tune"], "traces");
+    assert_eq!(
+        (&traces[0]["settled"], &traces[1]["settled"]),
+        (&32.into(), &8.into())
+    );
+}
+
+#[test]
 fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
     let age = "200000000000h";
     for (bench, flags) in [

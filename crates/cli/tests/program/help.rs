@@ -67,6 +67,7 @@ const BENCHMARKS: &[&[&str]] = &[
     &["bench", "ipc"],
     &["bench", "active-active"],
     &["bench", "rescale"],
+    &["bench", "scheduling"],
     &["bench", "grid"],
     &["bench", "input"],
 ];

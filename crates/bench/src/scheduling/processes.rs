@@ -1,0 +1,222 @@
+//! Workers as processes: they run empty tasks, and are connected by the control protocol.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use ardea_coordination::packing::ContainerId;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_groups::{FromGroupWorker, LocalAction, LocalEvent, LocalScheduler, ToGroupWorker};
+use ardea_network::rpc::{self, Encoded, HandshakeRequest, Listener, RpcConnection, Security};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::leader::{LeaderEvent, Outlet, Recipients, lead};
+use super::params::SchedulingParams;
+use super::{Outcome, figures};
+use crate::usage::{Stopwatch, process_cpu_time};
+
+/// The longest time until a worker connects.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_millis(50);
+
+/// The parameters of a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct WorkerParams {
+    address: String,
+    worker: u32,
+}
+
+fn security() -> Security {
+    Security::new("bench")
+}
+
+/// The processes of the workers, killed when this is dropped.
+struct Workers(Vec<Child>);
+
+impl Workers {
+    fn start(address: &str, count: u32) -> Result<Self> {
+        let mut workers = Workers(Vec::new());
+        for worker in 1..=count {
+            let address = address.to_string();
+            let params = serde_json::to_string(&WorkerParams { address, worker });
+            let params = params.map_err(|error| {
+                let what = "cannot encode a worker's parameters as JSON";
+                Error::new(ErrorCode::Internal, what).because(error)
+            })?;
+            let child = Command::new("/proc/self/exe")
+                .args(["bench", "scheduling", "--copy", &params])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn();
+            workers.0.push(child.map_err(|error| {
+                Error::new(ErrorCode::StartFailed, "cannot start a worker").because(error)
+            })?);
+        }
+        Ok(workers)
+    }
+
+    fn cpu_time(&self) -> Duration {
+        let times = self.0.iter().map(|child| process_cpu_time(child.id()));
+        times.flatten().sum()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(super) fn run(params: &SchedulingParams) -> Result<Outcome> {
+    let runtime = runtime(Builder::new_multi_thread().worker_threads(1))?;
+    let listener = runtime.block_on(Listener::bind("127.0.0.1:0", security()))?;
+    let address = listener.address().to_string();
+    let count = params.workers();
+    let workers = Workers::start(&address, count)?;
+    let (events, inbox) = channel();
+    let senders = runtime.block_on(accept_all(listener, count, &events))?;
+    let watch = Stopwatch::begin();
+    let cpu_before = workers.cpu_time();
+    let network = ProcessNetwork {
+        handle: runtime.handle().clone(),
+        senders,
+        events,
+    };
+    let led = lead(params, &inbox, network)?;
+    let mut spent = watch.spent();
+    spent.cpu += workers.cpu_time().saturating_sub(cpu_before);
+    Ok(Outcome {
+        figures: figures(&led, true),
+        spent,
+    })
+}
+
+fn runtime(builder: &mut Builder) -> Result<Runtime> {
+    builder.enable_all().build().map_err(|error| {
+        Error::new(ErrorCode::LimitReached, "cannot start the network threads").because(error)
+    })
+}
+
+/// Accepts the connections of all workers, and starts to receive their reports.
+async fn accept_all(
+    mut listener: Listener,
+    count: u32,
+    events: &Sender<LeaderEvent>,
+) -> Result<Vec<(ContainerId, rpc::Sender)>> {
+    let mut senders = Vec::new();
+    while senders.len() < count as usize {
+        let accepted = tokio::time::timeout(CONNECT_TIMEOUT, listener.accept()).await;
+        let connection = accepted.map_err(|_| {
+            Error::new(
+                ErrorCode::StartFailed,
+                "a worker of the benchmark does not connect",
+            )
+            .hint("its output is above, on standard error")
+        })??;
+        senders.push(serve(connection, events.clone())?);
+    }
+    senders.sort_by_key(|(worker, _)| *worker);
+    Ok(senders)
+}
+
+/// Receives the reports of a worker in a task of its own.
+fn serve(
+    connection: RpcConnection,
+    events: Sender<LeaderEvent>,
+) -> Result<(ContainerId, rpc::Sender)> {
+    let number = connection.greeting().purpose.parse().map_err(|_| {
+        Error::new(
+            ErrorCode::BadMessage,
+            "a worker of the benchmark has no number",
+        )
+    })?;
+    let worker = ContainerId(number);
+    let (sender, mut receiver) = connection.split();
+    tokio::spawn(async move {
+        while let Ok(Some(report)) = receiver.receive::<FromGroupWorker>().await {
+            if events.send(LeaderEvent::Decoded(report)).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(LeaderEvent::Gone(worker));
+    });
+    Ok((worker, sender))
+}
+
+struct ProcessNetwork {
+    handle: Handle,
+    senders: Vec<(ContainerId, rpc::Sender)>,
+    events: Sender<LeaderEvent>,
+}
+
+impl Outlet for ProcessNetwork {
+    fn send(&mut self, to: Recipients, _: &Arc<ToGroupWorker>, frame: &Encoded) {
+        for (worker, sender) in &mut self.senders {
+            let is_recipient = match to {
+                Recipients::All => true,
+                Recipients::One(one) => one == *worker,
+            };
+            if is_recipient
+                && self
+                    .handle
+                    .block_on(sender.send_encoded(frame.clone()))
+                    .is_err()
+            {
+                let _ = self.events.send(LeaderEvent::Gone(*worker));
+            }
+        }
+    }
+}
+
+/// Runs a worker: the command that [`run`](super::run) starts with `--copy`.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if the argument is invalid; the failure of the connection.
+pub fn run_worker(argument: &str) -> Result<()> {
+    let params: WorkerParams = serde_json::from_str(argument).map_err(|error| {
+        Error::new(ErrorCode::InvalidConfig, "cannot read --copy").because(error)
+    })?;
+    // Ends with the leader even if that is killed. A failure only means that it lives longer.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    runtime(&mut Builder::new_current_thread())?.block_on(work(&params))
+}
+
+async fn work(params: &WorkerParams) -> Result<()> {
+    let greeting = HandshakeRequest::new(params.worker.to_string());
+    let connection = rpc::connect(&params.address, &greeting, &security(), CONNECT_TIMEOUT).await?;
+    let (mut sender, mut receiver) = connection.split();
+    let mut scheduler = LocalScheduler::new(ContainerId(params.worker), Duration::from_secs(1));
+    let start = Instant::now();
+    let mut tick = tokio::time::interval(TICK);
+    let (mut actions, mut reports) = (Vec::new(), Vec::new());
+    loop {
+        let event = tokio::select! {
+            message = receiver.receive::<ToGroupWorker>() => match message? {
+                Some(message) => LocalEvent::FromLeader(message),
+                None => return Ok(()),
+            },
+            _ = tick.tick() => LocalEvent::Tick,
+        };
+        scheduler.on(start.elapsed(), event, &mut actions);
+        while !actions.is_empty() {
+            for action in std::mem::take(&mut actions) {
+                match action {
+                    LocalAction::Run(task) => {
+                        scheduler.on(start.elapsed(), LocalEvent::Ended(task), &mut actions);
+                    }
+                    LocalAction::ToLeader(report) => reports.push(report),
+                    _ => {}
+                }
+            }
+        }
+        for report in reports.drain(..) {
+            sender.send(&report).await?;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The scheduler of a worker: holds the tasks of whole groups, and activates each when its inputs
+//! are complete, without the leader.
+//!
+//! A range runs its epochs in order. So the inactive tasks of a range are an interval of epochs,
+//! and its inputs are a counter for each epoch that some producers have ended and others have not.
+
+mod inputs;
+mod moves;
+mod notices;
+mod ranges;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::Epoch;
+
+use super::message::{
+    EpochNotice, FromGroupWorker, GroupFigures, GroupId, PlannedGroup, ToGroupWorker,
+};
+use super::placement::{PlacementVersion, RangeId, RangePlacement};
+use ardea_coordination::control::{Generation, MasterEpoch};
+use ardea_coordination::packing::ContainerId;
+use ranges::{FormerRange, LocalStage, OwnRange, RangeState};
+
+/// A task: the work of one range in one epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BatchTask {
+    /// The range.
+    pub at: RangeId,
+    /// The epoch.
+    pub epoch: Epoch,
+}
+
+/// An event for a [`LocalScheduler`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LocalEvent {
+    /// Time has passed. Must come at least every 50 ms.
+    Tick,
+    /// A message of the leader.
+    FromLeader(ToGroupWorker),
+    /// A notice of another worker. The notices of a worker arrive in the order in which it sent
+    /// them, each after the data of its epochs.
+    Notice(EpochNotice),
+    /// A task has ended, and its output is on its way.
+    Ended(BatchTask),
+    /// The state of a range has arrived; the answer to [`LocalAction::Restore`] and
+    /// [`LocalAction::Receive`].
+    StateArrived(RangeId),
+    /// Kept outputs of the epochs up to this one no longer exist, though they are not committed.
+    OutputsDropped(Epoch),
+}
+
+/// An action requested by a [`LocalScheduler`].
+///
+/// Actions must be carried out in their order. Data of a producer and epoch that arrives again is
+/// to be dropped; so is data of a lost worker without a notice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LocalAction {
+    /// Run the task: all its inputs are here. Answered by [`LocalEvent::Ended`].
+    Run(BatchTask),
+    /// Send the data of the notice's producers and epochs to a worker, and the notice behind it.
+    /// Data that has been sent to another worker, from which a range has moved since, is sent
+    /// again. The receiver may be this worker: then its ranges get the data, and no notice.
+    Notify(ContainerId, EpochNotice),
+    /// Send kept outputs of the notice's producers and epochs again, to its only consumer, and the
+    /// notice behind them. The receiver may be this worker, as above.
+    Resend(ContainerId, EpochNotice),
+    /// Restore the state of a range from the checkpoint of this epoch. A later request for the
+    /// state of the same range replaces an earlier one.
+    Restore(RangeId, Epoch),
+    /// Receive the state of a range from its previous worker.
+    Receive(RangeId, ContainerId),
+    /// Send the state of a range to its next worker. No task of the range runs.
+    HandOver(RangeId, ContainerId),
+    /// Discard the state of a range, which continues elsewhere.
+    Discard(RangeId),
+    /// Drop kept outputs of the epochs up to this one.
+    Trim(Epoch),
+    /// Apply a change of the plan from this epoch on.
+    Change(Epoch, Arc<[u8]>),
+    /// Send a message to the leader; it may be lost.
+    ToLeader(FromGroupWorker),
+}
+
+/// The scheduler of a worker.
+#[derive(Debug)]
+pub struct LocalScheduler {
+    me: ContainerId,
+    /// The time after which an unconfirmed report is repeated.
+    repeat_after: Duration,
+    master: MasterEpoch,
+    generation: Option<Generation>,
+    placement: Arc<RangePlacement>,
+    version: PlacementVersion,
+    stages: Vec<LocalStage>,
+    /// The groups that have not ended everywhere, as far as the leader has told.
+    groups: VecDeque<PlannedGroup>,
+    /// The newest received group.
+    planned: GroupId,
+    /// The newest group of which all tasks of this worker have ended.
+    ended: GroupId,
+    /// The newest group that has ended everywhere, as far as the leader has told.
+    ended_everywhere: GroupId,
+    /// The last epoch whose outputs are not kept.
+    kept_after: Epoch,
+    former: Vec<FormerRange>,
+    /// Notices of a later placement or attempt, in their order.
+    early: Vec<EpochNotice>,
+    /// Notices of this worker to itself.
+    loopback: Vec<EpochNotice>,
+    figures: GroupFigures,
+    starved_since: Option<Duration>,
+    reported_at: Duration,
+}
+
+impl LocalScheduler {
+    /// Creates the scheduler of the worker `me`, which waits for its starting point.
+    pub fn new(me: ContainerId, repeat_after: Duration) -> Self {
+        LocalScheduler {
+            me,
+            repeat_after,
+            master: MasterEpoch::default(),
+            generation: None,
+            placement: Arc::default(),
+            version: PlacementVersion::default(),
+            stages: Vec::new(),
+            groups: VecDeque::new(),
+            planned: GroupId::default(),
+            ended: GroupId::default(),
+            ended_everywhere: GroupId::default(),
+            kept_after: Epoch::default(),
+            former: Vec::new(),
+            early: Vec::new(),
+            loopback: Vec::new(),
+            figures: GroupFigures::default(),
+            starved_since: None,
+            reported_at: Duration::ZERO,
+        }
+    }
+
+    /// Processes an event and appends the resulting actions to `actions`. The end of a task and a
+    /// notice allocate nothing, except for `actions`.
+    pub fn on(&mut self, now: Duration, event: LocalEvent, actions: &mut Vec<LocalAction>) {
+        match event {
+            LocalEvent::Tick => self.repeat_report(now, actions),
+            LocalEvent::FromLeader(message) => self.on_message(now, &message, actions),
+            LocalEvent::Notice(notice) => {
+                self.receive(notice, actions);
+                self.end_groups(now, actions);
+            }
+            LocalEvent::Ended(task) => self.on_ended(now, task, actions),
+            LocalEvent::StateArrived(at) => {
+                if let Some(own) = self.own_mut(at)
+                    && own.state == RangeState::Arriving
+                {
+                    own.state = RangeState::Idle;
+                    self.activate(at, actions);
+                }
+            }
+            LocalEvent::OutputsDropped(through) => self.kept_after = self.kept_after.max(through),
+        }
+    }
+
+    /// Returns the places of all ranges, by which data is sent.
+    pub fn placement(&self) -> &RangePlacement {
+        &self.placement
+    }
+
+    /// Returns totals since the start of the attempt.
+    pub fn figures(&self) -> GroupFigures {
+        self.figures
+    }
+
+    /// Returns the number of planned tasks that have not been activated.
+    pub fn inactive_tasks(&self) -> u64 {
+        let of_range = |stage: &LocalStage, own: &OwnRange| {
+            let running = u64::from(own.state == RangeState::Running);
+            (stage.planned.0 + 1).saturating_sub(own.next.0 + running)
+        };
+        let stages = self.stages.iter();
+        let ranges = stages.flat_map(|stage| stage.own.iter().map(move |own| of_range(stage, own)));
+        ranges.sum()
+    }
+
+    /// Returns the memory of the ranges, their inputs and their inactive tasks, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let of_range = |own: &OwnRange| {
+            let inputs: usize = own.inputs.iter().map(inputs::InputTracker::bytes).sum();
+            size_of::<OwnRange>() + inputs
+        };
+        let of_stage = |stage: &LocalStage| {
+            let ranges: usize = stage.own.iter().map(of_range).sum();
+            size_of::<LocalStage>() + ranges
+        };
+        let stages: usize = self.stages.iter().map(of_stage).sum();
+        stages + self.groups.capacity() * size_of::<PlannedGroup>()
+    }
+
+    fn on_ended(&mut self, now: Duration, task: BatchTask, actions: &mut Vec<LocalAction>) {
+        let Some(own) = self.own_mut(task.at) else {
+            return;
+        };
+        // The range has moved since, or the attempt is another.
+        if own.state != RangeState::Running || own.next != task.epoch {
+            return;
+        }
+        own.state = RangeState::Idle;
+        own.next = task.epoch.next();
+        let is_rerun = task.epoch <= own.rerun_through;
+        self.figures.tasks += 1;
+        self.figures.tasks_rerun += u64::from(is_rerun);
+        self.notify_consumers(task, actions);
+        self.activate(task.at, actions);
+        self.deliver_loopback(actions);
+        self.end_groups(now, actions);
+    }
+
+    /// Activates the next task of a range if its inputs are complete.
+    fn activate(&mut self, at: RangeId, actions: &mut Vec<LocalAction>) {
+        let Some(stage) = self.stages.get_mut(at.stage.index()) else {
+            return;
+        };
+        let planned = stage.planned;
+        if let Some(position) = stage.position(at.range) {
+            activate_range(&mut stage.own[position], at, planned, actions);
+        }
+    }
+
+    fn activate_all(&mut self, actions: &mut Vec<LocalAction>) {
+        for stage in &mut self.stages {
+            let (id, planned) = (stage.id, stage.planned);
+            for own in &mut stage.own {
+                let at = RangeId {
+                    stage: id,
+                    range: own.range,
+                };
+                activate_range(own, at, planned, actions);
+            }
+        }
+    }
+
+    fn own_mut(&mut self, at: RangeId) -> Option<&mut OwnRange> {
+        let stage = self.stages.get_mut(at.stage.index())?;
+        let position = stage.position(at.range)?;
+        stage.own.get_mut(position)
+    }
+
+    /// Ends the groups of which all tasks have ended, and reports them.
+    fn end_groups(&mut self, now: Duration, actions: &mut Vec<LocalAction>) {
+        let before = self.ended;
+        for group in &self.groups {
+            let last = group.last();
+            let mut stages = self.stages.iter().filter(|stage| group.has_stage(stage.id));
+            if group.id <= self.ended {
+                continue;
+            }
+            if !stages.all(|stage| stage.ended().is_none_or(|ended| ended >= last)) {
+                break;
+            }
+            self.ended = group.id;
+        }
+        let has_ranges = self.stages.iter().any(|stage| !stage.own.is_empty());
+        if self.ended == self.planned && has_ranges && self.starved_since.is_none() {
+            self.starved_since = Some(now);
+        }
+        if self.ended != before {
+            self.report(now, false, actions);
+        }
+    }
+
+    fn report(&mut self, now: Duration, is_missing: bool, actions: &mut Vec<LocalAction>) {
+        self.reported_at = now;
+        actions.push(LocalAction::ToLeader(FromGroupWorker::Progress {
+            worker: self.me,
+            generation: self.generation,
+            version: self.version,
+            planned: self.planned,
+            ended: self.ended,
+            is_missing,
+            figures: self.figures,
+        }));
+    }
+
+    /// Repeats a report that the leader may not have received.
+    fn repeat_report(&mut self, now: Duration, actions: &mut Vec<LocalAction>) {
+        let is_confirmed = self.ended <= self.ended_everywhere && self.generation.is_some();
+        if !is_confirmed && now.saturating_sub(self.reported_at) >= self.repeat_after {
+            self.report(now, false, actions);
+        }
+    }
+
+    fn cannot_recover(&self, reason: String, actions: &mut Vec<LocalAction>) {
+        if let Some(generation) = self.generation {
+            actions.push(LocalAction::ToLeader(FromGroupWorker::CannotRecover {
+                worker: self.me,
+                generation,
+                reason,
+            }));
+        }
+    }
+}
+
+fn activate_range(own: &mut OwnRange, at: RangeId, planned: Epoch, actions: &mut Vec<LocalAction>) {
+    if own.is_ready(planned) {
+        own.state = RangeState::Running;
+        let epoch = own.next;
+        actions.push(LocalAction::Run(BatchTask { at, epoch }));
+    }
+}

@@ -1,0 +1,441 @@
+//! The simulated world: a leader, workers, and the network between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_coordination::control::{Generation, MasterEpoch};
+use ardea_coordination::packing::ContainerId;
+use ardea_core::Epoch;
+use ardea_groups::{
+    BatchTask, EpochNotice, FromGroupWorker, GroupScheduler, GroupSchedulerConfig, GroupSummary,
+    LocalAction, LocalEvent, RangeId, SchedulerAction, SchedulerEvent, StageGraph, ToGroupWorker,
+};
+
+use crate::model::{Oracle, mix};
+use crate::worker::{Block, SimWorker, StateRequest};
+
+pub const REPEAT_AFTER: Duration = Duration::from_millis(200);
+/// The longest virtual time of a run.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// The behaviour of the simulated network and workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    pub seed: u64,
+    /// Control messages in a thousand that are lost or duplicated.
+    pub lost: u64,
+    pub doubled: u64,
+    /// The longest delay of a message, in microseconds.
+    pub delay_micros: u64,
+    /// The longest run of a task, in microseconds.
+    pub task_micros: u64,
+    /// The number of epochs between checkpoints.
+    pub checkpoint_every: u64,
+}
+
+pub enum SimEvent {
+    Ticks,
+    ToLeader(SchedulerEvent),
+    ToWorker(ContainerId, Arc<ToGroupWorker>),
+    Data(ContainerId, Generation, Vec<Block>, EpochNotice),
+    State(ContainerId, Generation, RangeId, ContainerId, (Epoch, u64)),
+    Restored(ContainerId, Generation, RangeId, u64, Epoch),
+    Ended(ContainerId, Generation, BatchTask),
+    Kill(ContainerId),
+    Join(ContainerId),
+    Drain(ContainerId),
+}
+
+pub struct World {
+    pub now: Duration,
+    pub conditions: Conditions,
+    graph: StageGraph,
+    random: u64,
+    timeline: BTreeMap<(Duration, u64), SimEvent>,
+    planned: u64,
+    pub leader: GroupScheduler,
+    pub workers: BTreeMap<ContainerId, SimWorker>,
+    links: BTreeMap<(ContainerId, ContainerId), Duration>,
+    generation: Generation,
+    saved: BTreeMap<Epoch, BTreeMap<RangeId, u64>>,
+    pub committed: Epoch,
+    oracle: Oracle,
+    /// The number of runs of each task in each attempt.
+    runs: BTreeMap<(Generation, BatchTask), u64>,
+    /// The number of times that the state of a range was lost.
+    losses: BTreeMap<RangeId, u64>,
+    pub ended: Vec<GroupSummary>,
+    pub drained: BTreeSet<ContainerId>,
+    pub rollbacks: Vec<String>,
+    pub to_all: u64,
+    pub to_one: u64,
+    pub notices: u64,
+    pub data_messages: u64,
+    pub stopped: Option<Epoch>,
+    violation: Option<String>,
+}
+
+impl World {
+    pub fn new(
+        graph: StageGraph,
+        workers: u32,
+        config: GroupSchedulerConfig,
+        conditions: Conditions,
+    ) -> Self {
+        let leader = GroupScheduler::new(MasterEpoch(1), graph.clone(), config);
+        let mut world = World {
+            now: Duration::ZERO,
+            conditions,
+            oracle: Oracle::new(graph.clone()),
+            graph: graph.clone(),
+            random: conditions.seed,
+            timeline: BTreeMap::new(),
+            planned: 0,
+            leader: leader.expect("a valid configuration"),
+            workers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            generation: Generation(0),
+            saved: BTreeMap::new(),
+            committed: Epoch(0),
+            runs: BTreeMap::new(),
+            losses: BTreeMap::new(),
+            ended: Vec::new(),
+            drained: BTreeSet::new(),
+            rollbacks: Vec::new(),
+            to_all: 0,
+            to_one: 0,
+            notices: 0,
+            data_messages: 0,
+            stopped: None,
+            violation: None,
+        };
+        for worker in (1..=workers).map(ContainerId) {
+            world
+                .workers
+                .insert(worker, SimWorker::new(worker, REPEAT_AFTER));
+        }
+        world.begin();
+        world.plan(Duration::ZERO, SimEvent::Ticks);
+        world
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(1);
+        mix(self.conditions.seed, self.random) % end.max(1)
+    }
+
+    pub fn plan(&mut self, after: Duration, event: SimEvent) {
+        self.planned += 1;
+        self.timeline
+            .insert((self.now + after, self.planned), event);
+    }
+
+    fn delay(&mut self) -> Duration {
+        let longest = self.conditions.delay_micros;
+        Duration::from_micros(1 + self.below(longest))
+    }
+
+    /// Sends a control message: it may be lost, duplicated and overtaken.
+    fn send(&mut self, event: impl Fn() -> SimEvent) {
+        if self.below(1000) < self.conditions.lost {
+            return;
+        }
+        let copies = 1 + u64::from(self.below(1000) < self.conditions.doubled);
+        for _ in 0..copies {
+            let delay = self.delay();
+            self.plan(delay, event());
+        }
+    }
+
+    /// Sends over the connection of two workers, which keeps the order.
+    fn send_in_order(&mut self, from: ContainerId, to: ContainerId, event: SimEvent) {
+        let arrival = self.now + self.delay();
+        let last = self.links.entry((from, to)).or_default();
+        *last = arrival.max(*last + Duration::from_nanos(1));
+        let after = *last - self.now;
+        self.plan(after, event);
+    }
+
+    /// Begins an attempt with all workers.
+    fn begin(&mut self) {
+        self.generation = self.generation.next();
+        let begun = SchedulerEvent::Begun {
+            generation: self.generation,
+            after: self.committed,
+            workers: self.workers.keys().copied().collect(),
+        };
+        self.plan(Duration::ZERO, SimEvent::ToLeader(begun));
+    }
+
+    /// Runs until a condition holds.
+    pub fn run_until(&mut self, condition: impl Fn(&World) -> bool) -> Result<(), String> {
+        while !condition(self) {
+            let Some(((now, _), event)) = self.timeline.pop_first() else {
+                return Err("nothing happens any more".to_string());
+            };
+            if now > TIME_LIMIT {
+                return Err(format!("nothing ends; {} groups have", self.ended.len()));
+            }
+            self.now = now;
+            self.happens(event);
+            if let Some(violation) = self.violation.take() {
+                return Err(format!("at {now:?}: {violation}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the job and runs it to its end; checks that all tasks have run.
+    pub fn finish(&mut self) -> Result<(), String> {
+        self.plan(Duration::ZERO, SimEvent::ToLeader(SchedulerEvent::Stop));
+        self.run_until(|world| world.stopped.is_some())
+    }
+
+    fn happens(&mut self, event: SimEvent) {
+        match event {
+            SimEvent::Ticks => {
+                self.plan(Duration::from_millis(5), SimEvent::Ticks);
+                self.lead(SchedulerEvent::Tick);
+                for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+                    self.tell(worker, LocalEvent::Tick);
+                }
+            }
+            SimEvent::ToLeader(event) => self.lead(event),
+            SimEvent::ToWorker(worker, message) => {
+                let saved = &self.saved;
+                let state = |at, epoch| saved.get(&epoch).map_or(0, |states| states[&at]);
+                if let Some(there) = self.workers.get_mut(&worker) {
+                    there.prepare(worker, &message, state);
+                    self.tell(worker, LocalEvent::FromLeader((*message).clone()));
+                }
+            }
+            SimEvent::Data(worker, generation, blocks, notice) => {
+                if let Some(there) = self.workers.get_mut(&worker) {
+                    there.receive(generation, blocks);
+                    self.tell(worker, LocalEvent::Notice(notice));
+                }
+            }
+            SimEvent::State(worker, generation, at, from, state) => {
+                if let Some(there) = self.workers.get_mut(&worker)
+                    && generation == there.generation
+                {
+                    there.arrived.insert((at, from), state);
+                    self.take_arrived(worker, at, from);
+                }
+            }
+            SimEvent::Restored(worker, generation, at, number, epoch) => {
+                let saved = self.saved.get(&epoch).map_or(0, |states| states[&at]);
+                if let Some(there) = self.workers.get_mut(&worker)
+                    && generation == there.generation
+                    && there.requests.get(&at) == Some(&StateRequest::Restore(number))
+                {
+                    there.requests.remove(&at);
+                    there.states.insert(at, (epoch, saved));
+                    self.tell(worker, LocalEvent::StateArrived(at));
+                }
+            }
+            SimEvent::Ended(worker, generation, task) => self.end(worker, generation, task),
+            SimEvent::Kill(worker) => self.kill(worker),
+            SimEvent::Join(worker) => {
+                self.workers
+                    .insert(worker, SimWorker::new(worker, REPEAT_AFTER));
+                self.lead(SchedulerEvent::Joined(worker));
+            }
+            SimEvent::Drain(worker) => self.lead(SchedulerEvent::Draining(worker)),
+        }
+    }
+
+    fn kill(&mut self, worker: ContainerId) {
+        if self.workers.remove(&worker).is_none() {
+            return;
+        }
+        // The states that no other worker has are lost.
+        for (stage, spec) in self.graph.numbered() {
+            for range in 0..spec.ranges {
+                let at = RangeId { stage, range };
+                if !self
+                    .workers
+                    .values()
+                    .any(|there| there.states.contains_key(&at))
+                {
+                    *self.losses.entry(at).or_default() += 1;
+                }
+            }
+        }
+        let why = "killed".to_string();
+        let delay = Duration::from_millis(3);
+        self.plan(delay, SimEvent::ToLeader(SchedulerEvent::Lost(worker, why)));
+    }
+
+    fn end(&mut self, worker: ContainerId, generation: Generation, task: BatchTask) {
+        let Some(there) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        if generation != there.generation || !there.running.contains(&task) {
+            return;
+        }
+        let result = there.end(&self.graph, task);
+        let expected = self.oracle.result(task);
+        if result != expected {
+            self.violation = Some(format!("the result of {task:?} is wrong"));
+        }
+        let runs = self.runs.entry((generation, task)).or_default();
+        *runs += 1;
+        let allowed = 1 + self.losses.get(&task.at).copied().unwrap_or(0);
+        if *runs > allowed {
+            self.violation = Some(format!("{task:?} runs {runs} times"));
+        }
+        self.tell(worker, LocalEvent::Ended(task));
+        if task.epoch.0 % self.conditions.checkpoint_every == 0 && task.epoch > self.committed {
+            self.save(task, result);
+        }
+    }
+
+    fn save(&mut self, task: BatchTask, state: u64) {
+        let saved = self.saved.entry(task.epoch).or_default();
+        saved.insert(task.at, state);
+        let ranges = self
+            .graph
+            .stages()
+            .iter()
+            .map(|stage| stage.ranges as usize);
+        if saved.len() == ranges.sum::<usize>() {
+            self.committed = task.epoch;
+            let delay = self.delay();
+            let committed = SchedulerEvent::Committed(task.epoch);
+            self.plan(delay, SimEvent::ToLeader(committed));
+        }
+    }
+
+    fn lead(&mut self, event: SchedulerEvent) {
+        for action in self.leader.on(self.now, event) {
+            match action {
+                SchedulerAction::ToAll(message) => {
+                    self.to_all += 1;
+                    for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+                        self.send(|| SimEvent::ToWorker(worker, Arc::clone(&message)));
+                    }
+                }
+                SchedulerAction::To(worker, message) => {
+                    self.to_one += 1;
+                    self.send(|| SimEvent::ToWorker(worker, Arc::clone(&message)));
+                }
+                SchedulerAction::Ended(summary) => self.ended.push(summary),
+                SchedulerAction::Drained(worker) => {
+                    self.drained.insert(worker);
+                    self.workers.remove(&worker);
+                }
+                SchedulerAction::RollBack(why) => {
+                    self.rollbacks.push(why.to_string());
+                    self.begin();
+                }
+                SchedulerAction::Stopped(last) => self.stopped = Some(last),
+            }
+        }
+        if let Some(deadline) = self.leader.deadline()
+            && deadline > self.now
+        {
+            self.plan(
+                deadline - self.now,
+                SimEvent::ToLeader(SchedulerEvent::Tick),
+            );
+        }
+    }
+
+    fn tell(&mut self, worker: ContainerId, event: LocalEvent) {
+        let mut actions = Vec::new();
+        if let Some(there) = self.workers.get_mut(&worker) {
+            there.scheduler.on(self.now, event, &mut actions);
+        }
+        for action in actions {
+            self.act(worker, action);
+        }
+    }
+
+    fn act(&mut self, worker: ContainerId, action: LocalAction) {
+        let now = self.now;
+        let micros = 1 + self.below(self.conditions.task_micros);
+        let Some(there) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        let generation = there.generation;
+        match action {
+            LocalAction::Run(task) => {
+                self.violation = there
+                    .begin(&self.graph, task)
+                    .err()
+                    .or(self.violation.take());
+                let ended = SimEvent::Ended(worker, generation, task);
+                self.plan(Duration::from_micros(micros), ended);
+            }
+            LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) if to == worker => {
+                match there.blocks(&self.graph, to, &notice) {
+                    Ok(blocks) => there.receive(generation, blocks),
+                    Err(missing) => self.violation = Some(missing),
+                }
+            }
+            LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) => {
+                self.notify(worker, to, notice);
+            }
+            LocalAction::Restore(at, epoch) => {
+                let number = now.as_nanos() as u64 ^ micros;
+                there.requests.insert(at, StateRequest::Restore(number));
+                let restored = SimEvent::Restored(worker, generation, at, number, epoch);
+                self.plan(Duration::from_micros(10 * micros), restored);
+            }
+            LocalAction::Receive(at, from) => {
+                there.requests.insert(at, StateRequest::Receive(from));
+                self.take_arrived(worker, at, from);
+            }
+            LocalAction::HandOver(at, to) => match there.states.remove(&at) {
+                Some(state) => {
+                    let state = SimEvent::State(to, generation, at, worker, state);
+                    self.send_in_order(worker, to, state);
+                }
+                None => self.violation = Some(format!("{at:?} has no state to hand over")),
+            },
+            LocalAction::Discard(at) => {
+                there.states.remove(&at);
+                there.requests.remove(&at);
+                there.running.retain(|task| task.at != at);
+            }
+            LocalAction::Trim(through) => there.trim(through),
+            LocalAction::Change(..) => {}
+            LocalAction::ToLeader(message) => {
+                self.send(|| SimEvent::ToLeader(SchedulerEvent::From(message.clone())));
+                if let FromGroupWorker::CannotRecover { reason, .. } = message {
+                    self.rollbacks.push(reason);
+                }
+            }
+        }
+    }
+
+    /// Sends the data of a notice, and the notice behind it.
+    fn notify(&mut self, from: ContainerId, to: ContainerId, notice: EpochNotice) {
+        let there = &self.workers[&from];
+        let generation = there.generation;
+        match there.blocks(&self.graph, to, &notice) {
+            Ok(blocks) => {
+                self.notices += 1;
+                self.data_messages += blocks.len() as u64;
+                let data = SimEvent::Data(to, generation, blocks, notice);
+                self.send_in_order(from, to, data);
+            }
+            Err(missing) => self.violation = Some(missing),
+        }
+    }
+
+    fn take_arrived(&mut self, worker: ContainerId, at: RangeId, from: ContainerId) {
+        let Some(there) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        if there.requests.get(&at) == Some(&StateRequest::Receive(from))
+            && let Some(state) = there.arrived.remove(&(at, from))
+        {
+            there.requests.remove(&at);
+            there.states.insert(at, state);
+            self.tell(worker, LocalEvent::StateArrived(at));
+        }
+    }
+}
