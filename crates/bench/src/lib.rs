@@ -29,6 +29,7 @@
 //! * [`exchange`]: records from one worker to another;
 //! * [`ipc`]: messages from other processes, through a ring in shared memory or a socket;
 //! * [`grid`]: cost of reading and writing a map of a grid;
+//! * [`sgd`]: logistic regression by mini-batch gradient descent, per iteration;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
 //!   workers;
 //! * [`Bench`]: the parameters of a bench as the options of its command, with their defaults,
@@ -86,6 +87,7 @@ pub mod report;
 pub mod rescale;
 mod rows;
 mod running;
+pub mod sgd;
 mod sockets;
 pub mod stages;
 pub mod state;
@@ -149,6 +151,7 @@ benchmarks!(
     nexmark::NexmarkParams,
     recovery::RecoveryParams,
     rescale::RescaleParams,
+    sgd::SgdParams,
     stages::StagesParams,
     state::StateParams,
     submit::SubmitParams,
@@ -213,6 +216,7 @@ mod tests {
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();
         check::<rescale::RescaleParams>();
+        check::<sgd::SgdParams>();
         check::<stages::StagesParams>();
         check::<state::StateParams>();
         check::<submit::SubmitParams>();

@@ -23,6 +23,7 @@ use ardea_bench::latency::LatencyParams;
 use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::recovery::RecoveryParams;
 use ardea_bench::rescale::RescaleParams;
+use ardea_bench::sgd::SgdParams;
 use ardea_bench::stages::StagesParams;
 use ardea_bench::state::StateParams;
 use ardea_bench::submit::SubmitParams;
@@ -94,6 +95,8 @@ pub enum BenchCommand {
     },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
     Rescale(BenchArgs<RescaleParams>),
+    /// Time and bytes of an iteration of logistic regression, compared with its arithmetic alone
+    Sgd(BenchArgs<SgdParams>),
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
     Breakdown(BenchArgs<BreakdownParams>),
 }
@@ -185,6 +188,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         } => Ok(active_active::run_replica(copy)?),
         BenchCommand::ActiveActive { bench, copy: None } => bench.run(context),
         BenchCommand::Rescale(bench) => bench.run(context),
+        BenchCommand::Sgd(bench) => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),
     }
 }
