@@ -134,25 +134,29 @@ pub fn build(arguments: &[String]) -> Result<Pipeline> {
     let p = Pipeline::new("delay-model");
     predict(p.read_from(departures(&Data::embedded(), rate)?))
         .key_by(|_| ())
-        .map_stateful("score", || (0, 0.0, 0_u64), |score, (), prediction: Prediction| {
-            let (count, loss, correct) = score;
-            *count += 1;
-            *loss += prediction.loss();
-            *correct += u64::from((prediction.probability > 0.5) == prediction.is_late);
-            if *count < PREDICTIONS_PER_LINE {
-                return None;
-            }
-            let all = *count as f64;
-            let line = format!(
-                "{} flights learned: loss {:.4}, accuracy {:.3}",
-                prediction.learned,
-                *loss / all,
-                *correct as f64 / all
-            );
-            *score = (0, 0.0, 0);
-            Some(line)
-        })
+        .map_stateful(
+            "score",
+            || (0, 0.0, 0_u64),
+            |score, (), prediction: Prediction| {
+                let (count, loss, correct) = score;
+                *count += 1;
+                *loss += prediction.loss();
+                *correct += u64::from((prediction.probability > 0.5) == prediction.is_late);
+                if *count < PREDICTIONS_PER_LINE {
+                    return None;
+                }
+                let all = *count as f64;
+                let line = format!(
+                    "{} flights learned: loss {:.4}, accuracy {:.3}",
+                    prediction.learned,
+                    *loss / all,
+                    *correct as f64 / all
+                );
+                *score = (0, 0.0, 0);
+                Some(line)
+            },
+        )
         .filter_map(|line| line)
-        .write_to(stdout());
+        .write_to(stdout::lines());
     Ok(p)
 }

@@ -15,8 +15,9 @@ fn predictions_improve_while_the_other_branch_learns() {
     let predictions = Arc::new(Mutex::new(Vec::new()));
     let p = Pipeline::new("delays");
     let seen = Arc::clone(&predictions);
-    predict(p.read_from(departures(&Data::embedded(), 100_000).unwrap()))
-        .write_to(for_each(move |prediction: Prediction| seen.lock().unwrap().push(prediction)));
+    predict(p.read_from(departures(&Data::embedded(), 100_000).unwrap())).write_to(
+        for_each::for_each(move |prediction: Prediction| seen.lock().unwrap().push(prediction)),
+    );
     let node = Node::start(NodeConfig::with_threads(2)).unwrap();
     let job = p.submit(&node, JobConfig::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -32,7 +33,11 @@ fn predictions_improve_while_the_other_branch_learns() {
     let experienced = predictions.iter().filter(|p| p.learned > 50_000);
     let losses: Vec<f64> = experienced.map(Prediction::loss).collect();
     let mean = losses.iter().sum::<f64>() / losses.len() as f64;
-    assert!(mean < 0.6, "{mean} of {} predictions is not below ln 2", losses.len());
+    assert!(
+        mean < 0.6,
+        "{mean} of {} predictions is not below ln 2",
+        losses.len()
+    );
 }
 
 #[test]

@@ -40,9 +40,9 @@ pub fn run(params: &SgdParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let scikit_learn = match params.scikit_learn {
         true => {
             progress("training with scikit-learn");
-            scikit_learn::run(Some(&examples))
+            scikit_learn::run(Some(&examples), params.l2)
         }
-        false => scikit_learn::run(None),
+        false => scikit_learn::run(None, params.l2),
     };
     let dataset = Arc::new(examples.split(params.partitions, params.seed)?);
     let classifier = classifier(params);
@@ -64,15 +64,24 @@ pub fn run(params: &SgdParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let per_group = counters.coordination_time.as_secs_f64() * 1e6 / counters.groups.max(1) as f64;
     let mut figures = vec![
         ("duration_s", json!(seconds(spent.wall))),
-        ("ms_per_iteration_p50", json!(median_ms.map(|ms| rounded(ms, 1e4)))),
-        ("arithmetic_ms_per_iteration", json!(rounded(arithmetic_ms, 1e4))),
+        (
+            "ms_per_iteration_p50",
+            json!(median_ms.map(|ms| rounded(ms, 1e4))),
+        ),
+        (
+            "arithmetic_ms_per_iteration",
+            json!(rounded(arithmetic_ms, 1e4)),
+        ),
         ("overhead_ms", json!(overhead_ms)),
         ("bytes_per_iteration", json!(bytes)),
         ("loss", json!(evaluation.loss)),
         ("accuracy", json!(rounded(evaluation.accuracy, 1e5))),
         ("objective", json!(training.objective)),
         ("non_zero", json!(training.model.non_zero())),
-        ("coordination_messages", json!(counters.coordination_messages)),
+        (
+            "coordination_messages",
+            json!(counters.coordination_messages),
+        ),
         ("coordination_us_per_group", json!(rounded(per_group, 1e1))),
     ];
     figures.extend(scikit_learn);
@@ -87,6 +96,7 @@ pub fn run(params: &SgdParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
 fn classifier(params: &SgdParams) -> LinearClassifier {
     let classifier = LinearClassifier::logistic_regression()
         .step(StepSize::Adaptive(0.5))
+        .l2(params.l2)
         .batch(params.batch)
         .iterations(params.iterations)
         .threads(params.workers)
@@ -119,7 +129,10 @@ fn measure_bytes(
     let mut bytes = 0;
     for party in parties {
         let outcome: Result<u64> = party.join().unwrap_or_else(|_| {
-            Err(Error::new(ErrorCode::Internal, "a party of the training has panicked"))
+            Err(Error::new(
+                ErrorCode::Internal,
+                "a party of the training has panicked",
+            ))
         });
         bytes += outcome?;
     }

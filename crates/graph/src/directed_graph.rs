@@ -17,10 +17,7 @@ impl DirectedGraph {
     ///
     /// # Errors
     /// [`ErrorCode::BadRecord`] if a source or target is not below the number of vertices.
-    pub fn from_edges(
-        vertices: u32,
-        edges: impl IntoIterator<Item = (u32, u32)>,
-    ) -> Result<Self> {
+    pub fn from_edges(vertices: u32, edges: impl IntoIterator<Item = (u32, u32)>) -> Result<Self> {
         let edges: Vec<(u32, u32)> = edges.into_iter().collect();
         let mut begins = vec![0; vertices as usize + 1];
         for (number, (from, to)) in edges.iter().enumerate() {
@@ -79,7 +76,9 @@ impl DirectedGraph {
             }
             low as u32
         };
-        (0..parts).map(|part| bound(part)..bound(part + 1)).collect()
+        (0..parts)
+            .map(|part| bound(part)..bound(part + 1))
+            .collect()
     }
 }
 

@@ -147,7 +147,10 @@ impl PageRank {
     pub fn run(&self, graph: &DirectedGraph) -> Result<PageRankResult> {
         let vertices = graph.vertices() as usize;
         if vertices == 0 {
-            return Err(Error::new(ErrorCode::InvalidJob, "the graph has no vertices"));
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                "the graph has no vertices",
+            ));
         }
         if !(0.0..1.0).contains(&self.damping) {
             let what = format!("the damping {} is not from 0 to 1", self.damping);
@@ -168,7 +171,10 @@ impl PageRank {
             .until(|values| Ok(values.get(&state)?.change < self.tolerance))
             .run(&dataset, |task| {
                 let current = task.get(&state)?;
-                task.commit(&state, passed_ranks(graph, task.partition(), &current.ranks))
+                task.commit(
+                    &state,
+                    passed_ranks(graph, task.partition(), &current.ranks),
+                )
             })?;
         let state = report.value(&state)?;
         Ok(PageRankResult {

@@ -7,7 +7,9 @@ use ardea_graph::{DirectedGraph, PageRank};
 fn edges(vertices: u32) -> Vec<(u32, u32)> {
     let mut state = 1_u64;
     let mut below = |bound: u32| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         ((state >> 33) % u64::from(bound)) as u32
     };
     let mut edges = Vec::new();
@@ -32,7 +34,10 @@ fn plain_loop(vertices: u32, edges: &[(u32, u32)], iterations: usize) -> Vec<f64
         for (from, to) in edges {
             next[*to as usize] += ranks[*from as usize] / degrees[*from as usize];
         }
-        let spread: f64 = (0..count).filter(|v| degrees[*v] == 0.0).map(|v| ranks[v]).sum();
+        let spread: f64 = (0..count)
+            .filter(|v| degrees[*v] == 0.0)
+            .map(|v| ranks[v])
+            .sum();
         for rank in &mut next {
             *rank = 0.85 * *rank + (0.15 + 0.85 * spread) / count as f64;
         }
@@ -48,13 +53,24 @@ fn ranks_are_those_of_a_plain_loop() {
     let expected = plain_loop(2000, &edges, 30);
     let ranker = PageRank::new().tolerance(0.0).iterations(30).partitions(11);
     let results = [1, 2, 4].map(|threads| ranker.clone().threads(threads).run(&graph).unwrap());
-    assert!(results.iter().all(|result| *result == results[0]), "threads have an effect");
-    let worst = results[0].ranks.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+    assert!(
+        results.iter().all(|result| *result == results[0]),
+        "threads have an effect"
+    );
+    let worst = results[0]
+        .ranks
+        .iter()
+        .zip(&expected)
+        .map(|(a, b)| (a - b).abs());
     assert!(worst.fold(0.0, f64::max) < 1e-12);
     let sum: f64 = results[0].ranks.iter().sum();
     assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     let settled = PageRank::new().iterations(1000).run(&graph).unwrap();
-    assert!(settled.iterations < 200 && settled.change < 1e-9, "{}", settled.iterations);
+    assert!(
+        settled.iterations < 200 && settled.change < 1e-9,
+        "{}",
+        settled.iterations
+    );
 }
 
 #[test]

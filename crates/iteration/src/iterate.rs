@@ -17,7 +17,7 @@ use crate::replica::{Replica, ReplicaState, StopCondition};
 use crate::report::{IterationReport, StopReason};
 use crate::snapshot::Snapshot;
 use crate::task::Task;
-use crate::variables::{Values, Variables};
+use crate::variables::{VariableValues, Variables};
 
 /// The maximum number of threads of a process.
 const MAX_THREADS: u32 = 1024;
@@ -86,7 +86,7 @@ impl<'a> Iterate<'a> {
     /// once per iteration in each process, and must be deterministic.
     pub fn until(
         mut self,
-        condition: impl Fn(Values<'_>) -> Result<bool> + Send + Sync + 'a,
+        condition: impl Fn(VariableValues<'_>) -> Result<bool> + Send + Sync + 'a,
     ) -> Self {
         self.condition = Some(Box::new(condition));
         self

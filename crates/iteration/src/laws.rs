@@ -1,10 +1,10 @@
 //! Checks of user-defined merges, for property tests.
 //!
 //! ```
-//! use ardea_iteration::{Count, laws};
+//! use ardea_iteration::{Counter, laws};
 //!
 //! // A property test generates the three updates.
-//! laws::check_merge(&Count(1), &Count(20), &Count(300))?;
+//! laws::check_merge(&Counter(1), &Counter(20), &Counter(300))?;
 //! # Ok::<(), String>(())
 //! ```
 
@@ -70,11 +70,11 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::merge::{Count, Highest, Lowest, Sum};
+    use crate::merge::{Counter, Highest, Lowest, Total};
     use crate::vector::{SparseVector, VectorUpdate};
 
-    fn counts() -> impl Strategy<Value = BTreeMap<u8, Count>> {
-        prop::collection::btree_map(0..8_u8, any::<u64>().prop_map(Count), 0..6)
+    fn counts() -> impl Strategy<Value = BTreeMap<u8, Counter>> {
+        prop::collection::btree_map(0..8_u8, any::<u64>().prop_map(Counter), 0..6)
     }
 
     /// Vectors of small integers, which are added without rounding.
@@ -111,8 +111,8 @@ mod tests {
             let [a, b, c] = numbers;
             check_merge(&Highest(a), &Highest(b), &Highest(c)).unwrap();
             check_merge(&Lowest(a), &Lowest(b), &Lowest(c)).unwrap();
-            let whole = |n: u64| Sum((n % 1000) as f64);
-            check_merge(&(whole(a), Count(a)), &(whole(b), Count(b)), &(whole(c), Count(c))).unwrap();
+            let whole = |n: u64| Total((n % 1000) as f64);
+            check_merge(&(whole(a), Counter(a)), &(whole(b), Counter(b)), &(whole(c), Counter(c))).unwrap();
         }
     }
 

@@ -28,11 +28,11 @@
 //! The mean of numbers as the minimum of a squared distance:
 //!
 //! ```
-//! use ardea_iteration::{Dataset, Iterate, Replicated, Sum, Variables};
+//! use ardea_iteration::{Dataset, Iterate, Replicated, Total, Variables};
 //!
 //! let numbers = Dataset::split((0..100).map(f64::from).collect(), 4)?;
 //! let mut variables = Variables::new();
-//! let mean = variables.add("mean", Replicated(Sum(0.0)))?;
+//! let mean = variables.add("mean", Replicated(Total(0.0)))?;
 //! let report = Iterate::new(variables)
 //!     .threads(2)
 //!     .group(10)
@@ -40,7 +40,7 @@
 //!     .run(&numbers, |task| {
 //!         let current = task.get(&mean)?.0.0;
 //!         let gradient: f64 = task.partition().iter().map(|x| x - current).sum();
-//!         task.commit(&mean, Sum(gradient / 200.0))
+//!         task.commit(&mean, Total(gradient / 200.0))
 //!     })?;
 //! assert!((report.value(&mean)?.0.0 - 49.5).abs() < 1e-9);
 //! # Ok::<(), ardea_core::Error>(())
@@ -80,12 +80,12 @@ pub use exchange::{Exchange, ExchangeMessage, ExchangePayload};
 pub use fault::VariableFault;
 pub use iterate::Iterate;
 pub use memory_exchange::MemoryExchange;
-pub use merge::{Count, Highest, Lowest, Merge, Sum};
+pub use merge::{Counter, Highest, Lowest, Merge, Total};
 pub use peer_exchange::{PeerExchange, PeerListener};
 pub use reduction::Subtree;
 pub use report::{IterationCounters, IterationReport, StopReason};
 pub use shared_variable::{Replicated, SharedVariable, Vector};
 pub use snapshot::Snapshot;
 pub use task::Task;
-pub use variables::{Values, Variable, Variables};
+pub use variables::{Variable, VariableValues, Variables};
 pub use vector::{SparseAccumulator, SparseVector, VectorUpdate};

@@ -25,9 +25,9 @@ pub trait Merge: Send + Sync + Serialize + DeserializeOwned + 'static {
 
 /// A count of events. It saturates instead of overflowing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
-pub struct Count(pub u64);
+pub struct Counter(pub u64);
 
-impl Merge for Count {
+impl Merge for Counter {
     fn merge(&mut self, other: Self) {
         self.0 = self.0.saturating_add(other.0);
     }
@@ -35,9 +35,9 @@ impl Merge for Count {
 
 /// A sum of numbers.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug, Default, Serialize, Deserialize)]
-pub struct Sum(pub f64);
+pub struct Total(pub f64);
 
-impl Merge for Sum {
+impl Merge for Total {
     fn merge(&mut self, other: Self) {
         self.0 += other.0;
     }

@@ -11,13 +11,14 @@ use crate::exchange::{Exchange, ExchangeMessage, ExchangePayload, forwards};
 use crate::fault::VariableFault;
 use crate::reduction::{Reduction, ReductionStep, ReductionTree, Subtree};
 use crate::report::IterationCounters;
-use crate::variables::{Values, Variables};
+use crate::variables::{VariableValues, Variables};
 
 /// The maximum number of iterations whose times are recorded.
 const MAX_TIMES: usize = 1 << 20;
 
 /// A condition on the values, which ends the run when it is fulfilled.
-pub(crate) type StopCondition<'a> = Box<dyn Fn(Values<'_>) -> Result<bool> + Send + Sync + 'a>;
+pub(crate) type StopCondition<'a> =
+    Box<dyn Fn(VariableValues<'_>) -> Result<bool> + Send + Sync + 'a>;
 
 /// The state that all threads of the process share.
 pub(crate) struct ReplicaState {

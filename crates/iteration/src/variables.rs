@@ -112,8 +112,8 @@ impl Variables {
     }
 
     /// Returns a view of all values.
-    pub fn values(&self) -> Values<'_> {
-        Values(self)
+    pub fn values(&self) -> VariableValues<'_> {
+        VariableValues(self)
     }
 
     /// Returns the number of iterations whose updates the values contain.
@@ -177,9 +177,9 @@ fn foreign<V>(variable: &Variable<V>) -> Error {
 
 /// A view of the values after an iteration, for conditions.
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a>(pub(crate) &'a Variables);
+pub struct VariableValues<'a>(pub(crate) &'a Variables);
 
-impl Values<'_> {
+impl VariableValues<'_> {
     /// Returns the value of a variable.
     ///
     /// # Errors

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_iteration::{
-    Count, Dataset, Highest, Iterate, IterationReport, Merge, Replicated, SharedVariable, Snapshot,
-    SparseVector, StopReason, Sum, Variable, VariableFault, Variables, Vector, VectorUpdate,
+    Counter, Dataset, Highest, Iterate, IterationReport, Merge, Replicated, SharedVariable,
+    Snapshot, SparseVector, StopReason, Total, Variable, VariableFault, Variables, Vector,
+    VectorUpdate,
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,9 +102,9 @@ fn a_failed_sink_of_snapshots_ends_the_run() {
 #[test]
 fn a_snapshot_of_other_variables_is_refused() {
     let mut before = Variables::new();
-    before.add("a", Replicated(Count(1))).unwrap();
+    before.add("a", Replicated(Counter(1))).unwrap();
     let mut after = Variables::new();
-    after.add("b", Replicated(Count(1))).unwrap();
+    after.add("b", Replicated(Counter(1))).unwrap();
     let error = after.restore(&before.snapshot().unwrap()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
 }
@@ -124,7 +125,7 @@ fn counters_maps_and_extremes_are_merged() {
         .iterations(3)
         .run(&dataset, |task| {
             for word in task.partition() {
-                let count = BTreeMap::from([(word.to_string(), Count(1))]);
+                let count = BTreeMap::from([(word.to_string(), Counter(1))]);
                 task.commit(&counts, count)?;
                 task.commit(&longest, Highest(word.len()))?;
             }
@@ -147,7 +148,7 @@ fn counters_maps_and_extremes_are_merged() {
 fn a_condition_ends_the_run_within_a_group() {
     let dataset = Dataset::split(vec![1, 2, 3], 3).unwrap();
     let mut variables = Variables::new();
-    let count = variables.add("count", Replicated(Count(0))).unwrap();
+    let count = variables.add("count", Replicated(Counter(0))).unwrap();
     let report = Iterate::new(variables)
         .threads(3)
         .group(100)
@@ -155,19 +156,19 @@ fn a_condition_ends_the_run_within_a_group() {
         .until(|values| Ok(values.get(&count)?.0.0 >= 9))
         .run(&dataset, |task| {
             task.get(&count)?;
-            task.commit(&count, Count(1))
+            task.commit(&count, Counter(1))
         })
         .unwrap();
     assert_eq!(report.stop_reason(), StopReason::Condition);
     assert_eq!(report.iterations(), 3);
-    assert_eq!(report.value(&count).unwrap().0, Count(9));
+    assert_eq!(report.value(&count).unwrap().0, Counter(9));
 }
 
 #[test]
 fn tasks_that_do_not_wait_run_ahead_and_lose_no_update() {
     let dataset = Dataset::split((0..8).collect(), 8).unwrap();
     let mut variables = Variables::new();
-    let count = variables.add("count", Replicated(Count(0))).unwrap();
+    let count = variables.add("count", Replicated(Counter(0))).unwrap();
     let most_seen = AtomicU64::new(0);
     let report = Iterate::new(variables)
         .threads(4)
@@ -175,10 +176,10 @@ fn tasks_that_do_not_wait_run_ahead_and_lose_no_update() {
         .iterations(60)
         .run(&dataset, |task| {
             most_seen.fetch_max(task.get_latest(&count)?.0.0, Ordering::Relaxed);
-            task.commit(&count, Count(1))
+            task.commit(&count, Counter(1))
         })
         .unwrap();
-    assert_eq!(report.value(&count).unwrap().0, Count(480));
+    assert_eq!(report.value(&count).unwrap().0, Counter(480));
     assert!(
         most_seen.into_inner() >= 320,
         "the updates of two groups are there"
@@ -190,9 +191,9 @@ fn tasks_that_do_not_wait_run_ahead_and_lose_no_update() {
 struct Recorded(Vec<(String, u64)>);
 
 impl SharedVariable for Recorded {
-    type Update = Count;
+    type Update = Counter;
 
-    fn apply(&mut self, update: Count) {
+    fn apply(&mut self, update: Counter) {
         self.0.push(("apply".into(), update.0));
     }
 
@@ -213,7 +214,7 @@ fn variables_are_called_at_the_begin_and_end_of_groups() {
     let report = Iterate::new(variables)
         .group(2)
         .iterations(3)
-        .run(&dataset, |task| task.commit(&recorded, Count(5)))
+        .run(&dataset, |task| task.commit(&recorded, Counter(5)))
         .unwrap();
     let calls = &report.value(&recorded).unwrap().0;
     let calls: Vec<_> = calls
@@ -303,8 +304,8 @@ fn settings_are_refused_before_anything_runs() {
     refused(|iterate| iterate.iterations(1).threads(0));
     refused(|iterate| iterate);
     let mut variables = Variables::new();
-    variables.add("a", Replicated(Sum(0.0))).unwrap();
-    let error = variables.add("a", Replicated(Sum(0.0))).unwrap_err();
+    variables.add("a", Replicated(Total(0.0))).unwrap();
+    let error = variables.add("a", Replicated(Total(0.0))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     let error = variables.add("b", Vector::new(vec![f64::NAN])).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -315,7 +316,7 @@ fn errors_and_panics_of_the_function_end_the_run() {
     let run = |function: fn(u64) -> Result<()>| {
         let dataset = Dataset::split(vec![0, 1, 2, 3], 4).unwrap();
         let mut variables = Variables::new();
-        let count = variables.add("count", Replicated(Count(0))).unwrap();
+        let count = variables.add("count", Replicated(Counter(0))).unwrap();
         Iterate::new(variables)
             .threads(4)
             .iterations(100)
@@ -324,7 +325,7 @@ fn errors_and_panics_of_the_function_end_the_run() {
                 if task.partition_index() == 1 {
                     function(task.iteration())?;
                 }
-                task.commit(&count, Count(1))
+                task.commit(&count, Counter(1))
             })
             .unwrap_err()
     };
@@ -348,12 +349,12 @@ fn errors_and_panics_of_the_function_end_the_run() {
 fn a_variable_of_another_iteration_is_refused() {
     let dataset = Dataset::split(vec![0], 1).unwrap();
     let mut other = Variables::new();
-    let foreign = other.add("count", Replicated(Count(0))).unwrap();
+    let foreign = other.add("count", Replicated(Counter(0))).unwrap();
     let mut variables = Variables::new();
-    variables.add("sum", Replicated(Sum(0.0))).unwrap();
+    variables.add("sum", Replicated(Total(0.0))).unwrap();
     let run = Iterate::new(variables).iterations(1);
     let error = run
-        .run(&dataset, |task| task.commit(&foreign, Count(1)))
+        .run(&dataset, |task| task.commit(&foreign, Counter(1)))
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
 }

@@ -194,13 +194,18 @@ impl LinearClassifier {
         }
         let rows: usize = partitions.iter().map(Examples::len).sum();
         if rows == 0 {
-            return Err(Error::new(ErrorCode::InvalidJob, "there are no examples to train on"));
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                "there are no examples to train on",
+            ));
         }
         let batch = self.batch.min(rows);
-        let form = self.form.unwrap_or_else(|| match partitions[0].is_sparse() {
-            true => GradientForm::Sparse { is_filtered: false },
-            false => GradientForm::Dense,
-        });
+        let form = self
+            .form
+            .unwrap_or_else(|| match partitions[0].is_sparse() {
+                true => GradientForm::Sparse { is_filtered: false },
+                false => GradientForm::Dense,
+            });
         let mut variables = Variables::new();
         let state = variables.add("model", DescentState::new(features, self.rule))?;
         let mut iterate = Iterate::new(variables)
@@ -239,35 +244,43 @@ impl LinearClassifier {
         let partitions = dataset.partitions();
         let features = partitions.first().map_or(0, Examples::features);
         let rows: usize = partitions.iter().map(Examples::len).sum();
-        let form = self.form.unwrap_or(GradientForm::Sparse { is_filtered: false });
+        let form = self
+            .form
+            .unwrap_or(GradientForm::Sparse { is_filtered: false });
         let state = DescentState::new(features, self.rule);
         let threads = (self.threads.max(1) as usize).min(partitions.len());
-        let losses = std::thread::scope(|scope| {
-            let of_thread = |thread: usize| {
-                let begin = |thread| partitions.len() * thread / threads;
-                begin(thread)..begin(thread + 1)
-            };
-            let work = |own: std::ops::Range<usize>| {
-                let mut loss = 0.0;
-                for iteration in 0..iterations {
-                    for part in own.clone() {
-                        let (examples, place) = (&partitions[part], (part, partitions.len()));
-                        let batch = self.batch.min(rows);
-                        let window = BatchWindow::new(batch, place, examples.len(), iteration);
-                        loss += gradient(examples, window, &state, self.loss, form).loss;
-                    }
+        let of_thread = |thread: usize| {
+            let begin = |thread| partitions.len() * thread / threads;
+            begin(thread)..begin(thread + 1)
+        };
+        let batch = self.batch.min(rows);
+        let work = |own: std::ops::Range<usize>| {
+            let mut loss = 0.0;
+            for iteration in 0..iterations {
+                for part in own.clone() {
+                    let (examples, place) = (&partitions[part], (part, partitions.len()));
+                    let window = BatchWindow::new(batch, place, examples.len(), iteration);
+                    loss += gradient(examples, window, &state, self.loss, form).loss;
                 }
-                loss
-            };
-            let work = &work;
+            }
+            loss
+        };
+        let work = &work;
+        let losses = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads)
-                .map(|thread| scope.spawn(move || work(of_thread(thread))))
+                .map(|thread| {
+                    let own = of_thread(thread);
+                    scope.spawn(move || work(own))
+                })
                 .collect();
             let losses = threads.into_iter().map(|thread| thread.join());
             losses.collect::<std::thread::Result<Vec<f64>>>()
         });
         let losses = losses.map_err(|_| {
-            Error::new(ErrorCode::Internal, "the arithmetic of gradients has panicked")
+            Error::new(
+                ErrorCode::Internal,
+                "the arithmetic of gradients has panicked",
+            )
         })?;
         Ok(losses.into_iter().sum())
     }
@@ -282,7 +295,9 @@ impl LinearClassifier {
         }
         for (name, weight) in [("L1", l1), ("L2", l2)] {
             if !(weight.is_finite() && weight >= 0.0) {
-                return refuse(format!("the weight {weight} of the {name} penalty is below zero"));
+                return refuse(format!(
+                    "the weight {weight} of the {name} penalty is below zero"
+                ));
             }
         }
         if self.batch == 0 {

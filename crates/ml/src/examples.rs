@@ -180,7 +180,9 @@ impl Examples {
                 let begin = if row == 0 { 0 } else { ends[row - 1] };
                 let span = begin..ends[row];
                 let products = indices[span.clone()].iter().zip(&numbers[span]);
-                products.map(|(index, x)| x * weights[*index as usize]).sum()
+                products
+                    .map(|(index, x)| x * weights[*index as usize])
+                    .sum()
             }
         }
     }
@@ -263,7 +265,12 @@ mod tests {
         examples.push_dense(1.0, &[1.0, 2.0, 3.0]).unwrap();
         let error = examples.push_dense(1.0, &[1.0, 2.0]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadRecord);
-        assert!(error.to_string().contains("row 1 has 2 features instead of 3"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("row 1 has 2 features instead of 3"),
+            "{error}"
+        );
         for row in [&[(3, 1.0)][..], &[(1, 1.0), (1, 2.0)], &[(0, f64::NAN)]] {
             let error = examples.push_sparse(1.0, row).unwrap_err();
             assert_eq!(error.code(), ErrorCode::BadRecord);
@@ -285,7 +292,11 @@ mod tests {
         let parts = sparse.split(2, 7).unwrap();
         let sizes = parts.partitions().iter().map(Examples::len);
         assert_eq!(sizes.collect::<Vec<_>>(), [1, 1]);
-        let sums: f64 = parts.partitions().iter().map(|part| part.dot(0, &weights)).sum();
+        let sums: f64 = parts
+            .partitions()
+            .iter()
+            .map(|part| part.dot(0, &weights))
+            .sum();
         assert_eq!(sums, -480.0);
     }
 }

@@ -20,7 +20,10 @@ impl Points {
     /// [`ErrorCode::InvalidJob`] if the dimension is zero.
     pub fn new(dimension: usize) -> Result<Self> {
         if dimension == 0 {
-            return Err(Error::new(ErrorCode::InvalidJob, "points have no dimension"));
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                "points have no dimension",
+            ));
         }
         Ok(Points {
             dimension,
@@ -37,7 +40,9 @@ impl Points {
         let dimension = self.dimension;
         if point.len() != dimension {
             let (number, found) = (self.len(), point.len());
-            return bad(format!("point {number} has {found} numbers instead of {dimension}"));
+            return bad(format!(
+                "point {number} has {found} numbers instead of {dimension}"
+            ));
         }
         if let Some(index) = point.iter().position(|number| !number.is_finite()) {
             let (number, value) = (self.len(), point[index]);
@@ -225,7 +230,9 @@ impl KMeans {
 impl KMeansModel {
     /// Returns the centroids.
     pub fn centroids(&self) -> impl Iterator<Item = &[f64]> {
-        self.centroids.numbers.chunks_exact(self.centroids.dimension)
+        self.centroids
+            .numbers
+            .chunks_exact(self.centroids.dimension)
     }
 
     /// Returns the cluster of a point.

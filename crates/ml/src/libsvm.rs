@@ -73,7 +73,8 @@ pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Resul
             break;
         }
         let at = || format!("{name}:{number}");
-        let limit = |what: String| Error::new(ErrorCode::LimitReached, what).hint("raise the limit");
+        let limit =
+            |what: String| Error::new(ErrorCode::LimitReached, what).hint("raise the limit");
         if line.len() as u64 > limits.line_bytes {
             let what = format!("{} is longer than {} bytes", at(), limits.line_bytes);
             return Err(limit(what));
@@ -89,7 +90,10 @@ pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Resul
             continue;
         };
         if rows.len() == limits.rows {
-            return Err(limit(format!("{name} has more than {} examples", limits.rows)));
+            return Err(limit(format!(
+                "{name} has more than {} examples",
+                limits.rows
+            )));
         }
         let label = finite(label).ok_or_else(|| bad(format!("{label:?} is no label")))?;
         let mut last = 0;

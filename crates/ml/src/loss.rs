@@ -51,7 +51,10 @@ mod tests {
                 let h = 1e-6;
                 let numeric = (loss.loss(margin + h) - loss.loss(margin - h)) / (2.0 * h);
                 let slope = loss.slope(margin);
-                assert!((numeric - slope).abs() < 1e-4, "{loss:?} {margin}: {numeric} {slope}");
+                assert!(
+                    (numeric - slope).abs() < 1e-4,
+                    "{loss:?} {margin}: {numeric} {slope}"
+                );
             }
         }
     }

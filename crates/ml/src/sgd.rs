@@ -270,8 +270,9 @@ pub(crate) fn gradient(
     }
     let least = state.rule.l1 * window.rows as f64;
     let gradient = match (sums, form) {
-        ((_, Some(sparse)), GradientForm::Sparse { is_filtered: true }) => sparse
-            .into_update(|index, sum| state.weights[index] != 0.0 || sum.abs() > least),
+        ((_, Some(sparse)), GradientForm::Sparse { is_filtered: true }) => {
+            sparse.into_update(|index, sum| state.weights[index] != 0.0 || sum.abs() > least)
+        }
         ((_, Some(sparse)), _) => sparse.into_update(|_, _| true),
         ((dense, None), _) => VectorUpdate::Dense(dense),
     };

@@ -81,10 +81,24 @@ fn gradient_descent_has_the_loss_of_a_plain_loop() {
                 .iterations(200)
                 .seed(7);
             let models: Vec<_> = [1, 2, 4]
-                .map(|threads| classifier.clone().threads(threads).train(&examples).unwrap().model)
+                .map(|threads| {
+                    classifier
+                        .clone()
+                        .threads(threads)
+                        .train(&examples)
+                        .unwrap()
+                        .model
+                })
                 .into();
-            assert!(models.iter().all(|model| *model == models[0]), "threads have an effect");
-            let plain = ardea_ml::LinearModel { weights, bias, loss };
+            assert!(
+                models.iter().all(|model| *model == models[0]),
+                "threads have an effect"
+            );
+            let plain = ardea_ml::LinearModel {
+                weights,
+                bias,
+                loss,
+            };
             let (found, expected) = (&models[0], plain.evaluate(&examples).unwrap());
             let evaluation = found.evaluate(&examples).unwrap();
             let difference = (evaluation.loss - expected.loss).abs();
@@ -97,7 +111,9 @@ fn gradient_descent_has_the_loss_of_a_plain_loop() {
 #[test]
 fn dense_and_sparse_updates_lead_to_the_same_model() {
     let examples = examples(2000, true, 5);
-    let classifier = LinearClassifier::logistic_regression().batch(200).iterations(100);
+    let classifier = LinearClassifier::logistic_regression()
+        .batch(200)
+        .iterations(100);
     let sparse = classifier.clone().train(&examples).unwrap().model;
     let dense = classifier.dense_updates().train(&examples).unwrap().model;
     assert_eq!(sparse, dense);
@@ -112,9 +128,18 @@ fn a_penalty_of_the_first_order_and_its_filter_make_a_sparse_model() {
         .iterations(400);
     let exact = classifier.clone().train(&examples).unwrap();
     let filtered = classifier.filtered_updates().train(&examples).unwrap();
-    assert!(exact.model.non_zero() < FEATURES, "{}", exact.model.non_zero());
+    assert!(
+        exact.model.non_zero() < FEATURES,
+        "{}",
+        exact.model.non_zero()
+    );
     let difference = (exact.objective - filtered.objective).abs();
-    assert!(difference < 1e-2, "{} {}", exact.objective, filtered.objective);
+    assert!(
+        difference < 1e-2,
+        "{} {}",
+        exact.objective,
+        filtered.objective
+    );
 }
 
 #[test]
@@ -140,13 +165,19 @@ fn processes_train_the_same_model_and_send_fewer_bytes_for_sparse_updates() {
                         true => classifier,
                         false => classifier.dense_updates(),
                     };
-                    classifier.exchange(Arc::new(exchange)).train(&wide).unwrap()
+                    classifier
+                        .exchange(Arc::new(exchange))
+                        .train(&wide)
+                        .unwrap()
                 })
             })
             .collect();
         let trained = parties.into_iter().map(|party| party.join().unwrap());
         let trained: Vec<_> = trained.collect();
-        let bytes: u64 = trained.iter().map(|t| t.report.counters().exchanged_bytes).sum();
+        let bytes: u64 = trained
+            .iter()
+            .map(|t| t.report.counters().exchanged_bytes)
+            .sum();
         assert!(trained.iter().all(|other| other.model == trained[0].model));
         (trained[0].model.clone(), bytes)
     };
@@ -160,12 +191,19 @@ fn a_step_that_is_too_long_ends_the_training_with_its_place() {
     let mut large = Examples::dense(2);
     for n in 0..100 {
         let x = f64::from(n) * 1e3;
-        large.push_dense(if n % 3 == 0 { 1.0 } else { -1.0 }, &[x, -x]).unwrap();
+        large
+            .push_dense(if n % 3 == 0 { 1.0 } else { -1.0 }, &[x, -x])
+            .unwrap();
     }
     let classifier = LinearClassifier::logistic_regression().step(StepSize::Constant(1e6));
     let error = classifier.train(&large).unwrap_err();
     assert_eq!(error.code(), ErrorCode::UserError);
-    assert!(error.to_string().contains("the variable \"model\" is invalid after iteration"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the variable \"model\" is invalid after iteration"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -201,7 +239,8 @@ fn k_means_has_the_centroids_of_a_plain_loop() {
     // The centroids after no iteration are the initial ones.
     let initial = trainer.clone().iterations(0).train(&points).unwrap();
     let mut centroids: Vec<Vec<f64>> = initial.centroids().map(<[f64]>::to_vec).collect();
-    let distance = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    let distance =
+        |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
     for _ in 0..10 {
         let mut sums = vec![(vec![0.0; 3], 0.0); 4];
         for point in points.iter() {
@@ -224,7 +263,10 @@ fn k_means_has_the_centroids_of_a_plain_loop() {
         let trainer = trainer.clone().threads(threads).iterations(10);
         trainer.train(&points).unwrap()
     });
-    assert!(models.iter().all(|model| *model == models[0]), "threads have an effect");
+    assert!(
+        models.iter().all(|model| *model == models[0]),
+        "threads have an effect"
+    );
     for (found, expected) in models[0].centroids().zip(&centroids) {
         assert!(distance(found, expected) < 1e-18, "{found:?} {expected:?}");
     }
@@ -237,7 +279,12 @@ fn points_of_another_dimension_are_refused() {
     let mut points = Points::new(2).unwrap();
     points.push(&[1.0, 2.0]).unwrap();
     let error = points.push(&[1.0]).unwrap_err();
-    assert!(error.to_string().contains("point 1 has 1 numbers instead of 2"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("point 1 has 1 numbers instead of 2"),
+        "{error}"
+    );
     assert!(points.push(&[1.0, f64::NAN]).is_err());
     assert!(KMeans::new(2).train(&points).is_err());
 }

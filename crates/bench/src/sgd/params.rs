@@ -44,6 +44,9 @@ pub struct SgdParams {
     /// Weight of the L1 penalty with `--sparse`
     #[arg(long, value_name = "WEIGHT", default_value_t = 1e-5)]
     pub l1: f64,
+    /// Weight of the L2 penalty
+    #[arg(long, value_name = "WEIGHT", default_value_t = 1e-5)]
+    pub l2: f64,
     /// Seed of the data
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -57,19 +60,29 @@ impl SgdParams {
         check_range("--rows", self.rows, 1..=100_000_000)?;
         check_range("--features", self.features, 1..=1 << 24)?;
         check_range("--workers", self.workers, 1..=MOST_WORKERS)?;
-        check_range("--partitions", self.partitions, self.workers as usize..=4096)?;
+        check_range(
+            "--partitions",
+            self.partitions,
+            self.workers as usize..=4096,
+        )?;
         check_range("--batch", self.batch, 1..=usize::MAX)?;
         check_range("--iterations", self.iterations, 2..=1_000_000)?;
         check_range("--group", self.group, 1..=1_000_000)?;
         if !(self.density > 0.0 && self.density <= 1.0) {
-            return Err(refused(format!("--density {} is not from 0 to 1", self.density)));
+            return Err(refused(format!(
+                "--density {} is not from 0 to 1",
+                self.density
+            )));
+        }
+        if !(self.l2 > 0.0 && self.l2.is_finite()) {
+            return Err(refused(format!("--l2 {} is not above zero", self.l2)));
         }
         Ok(())
     }
 
     pub(crate) fn fields(&self) -> Vec<Field> {
         fields!(self; rows, features, density, workers, partitions, batch, iterations, group,
-            sparse, l1, seed, scikit_learn)
+            sparse, l1, l2, seed, scikit_learn)
     }
 }
 

@@ -27,7 +27,11 @@ pub(super) fn generate(params: &SgdParams) -> Result<Examples> {
         }
         row.sort_unstable_by_key(|(index, _)| *index);
         row.dedup_by_key(|(index, _)| *index);
-        let length = row.iter().map(|(_, number)| number * number).sum::<f64>().sqrt();
+        let length = row
+            .iter()
+            .map(|(_, number)| number * number)
+            .sum::<f64>()
+            .sqrt();
         let mut score = 0.0;
         for (index, number) in &mut row {
             *number /= length;
