@@ -113,7 +113,7 @@ pub fn departures(data: &Data, rate: u64) -> Result<Source<Departure, Unbounded>
     let flights: Arc<[Departure]> = flights.into();
     let count = flights.len() as u64;
     let flight = move |number: u64| flights[(number % count) as usize].clone();
-    Ok(generate::at_rate(rate, flight).build())
+    Ok(generate::at_rate(rate, flight).build().named("flights"))
 }
 
 /// Builds the job for the argument `RATE`, in flights per second. It prints the mean loss and the
