@@ -3,7 +3,7 @@
 #
 # The build of the etcd client requires protoc; that of the Kafka client requires make and the headers
 # of OpenSSL. A feature with missing tools is omitted, and its tests are skipped.
-workspace=(--workspace --features ardea/grid,ardea-cli/bench,ardea-cli/nats,ardea-cli/parquet,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
+workspace=(--workspace --features ardea/grid,ardea/graph,ardea-examples/ml,ardea-cli/bench,ardea-cli/nats,ardea-cli/parquet,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
 workspace+=(--features ardea-metastore/zookeeper,ardea-nexmark/columns)
 if command -v "${PROTOC:-protoc}" >/dev/null; then
     workspace+=(--features ardea-cli/etcd,ardea-server/etcd)

@@ -24,6 +24,8 @@
 //! * [`word_stream`]: words of an endless stream, as a program that submits itself to a cluster;
 //! * [`page_views`]: the requests to a web server, second by second, as active-active replicas;
 //! * `daily_delays`, with the feature `columns`: the delays of each carrier by day, in columns;
+//! * `delay_model`, with the feature `ml`: delays of flights, predicted by a model that another
+//!   branch of the stream trains;
 //! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten
 //!   seconds;
 //! * `word_table`, with the feature `postgres`: the words of a file in a PostgreSQL table;
@@ -47,6 +49,8 @@
 pub mod by_rack;
 #[cfg(feature = "columns")]
 pub mod daily_delays;
+#[cfg(feature = "ml")]
+pub mod delay_model;
 pub mod odd_cores;
 pub mod orders;
 pub mod own_operator;

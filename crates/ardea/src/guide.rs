@@ -120,3 +120,8 @@ struct Glossary;
 /// `docs/README.md`
 #[doc = include_str!("../../../docs/README.md")]
 struct Contents;
+
+/// `docs/iterations.md`
+#[cfg(all(feature = "ml", feature = "graph"))]
+#[doc = include_str!("../../../docs/iterations.md")]
+struct IterationsChapter;

@@ -14,6 +14,8 @@
 //!   Apache Kafka, NATS JetStream and PostgreSQL, a sink for Redis;
 //! * `grid` (feature of that name): in-memory maps distributed over several members, for any
 //!   program, and in jobs as sources, sinks and tables;
+//! * `iteration`, `ml` and `graph` (features of these names): iterations over bounded datasets with
+//!   shared variables; linear classifiers and k-means; PageRank;
 //! * [`engine`]: runs jobs on the threads of this process; [`recovery`]: restarts them from
 //!   checkpoints after failures;
 //! * [`instance`]: steps whose functions run in processes of their own, in any language;
@@ -62,7 +64,13 @@ pub use ardea_connectors::postgres;
 pub use ardea_connectors::redis;
 pub use ardea_core as core;
 pub use ardea_engine as engine;
+#[cfg(feature = "graph")]
+pub use ardea_graph as graph;
 pub use ardea_instance as instance;
+#[cfg(feature = "iteration")]
+pub use ardea_iteration as iteration;
+#[cfg(feature = "ml")]
+pub use ardea_ml as ml;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
 pub use ardea_state as state;

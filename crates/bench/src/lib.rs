@@ -30,6 +30,7 @@
 //! * [`exchange`]: records from one worker to another;
 //! * [`ipc`]: messages from other processes, through a ring in shared memory or a socket;
 //! * [`grid`]: cost of reading and writing a map of a grid;
+//! * [`sgd`]: logistic regression by mini-batch gradient descent, per iteration;
 //! * [`cluster`]: the test cluster of benches that use several processes, and the work of their
 //!   workers;
 //! * [`Bench`]: the parameters of a bench as the options of its command, with their defaults,
@@ -88,6 +89,7 @@ pub mod rescale;
 mod rows;
 mod running;
 pub mod scheduling;
+pub mod sgd;
 mod sockets;
 pub mod stages;
 pub mod state;
@@ -152,6 +154,7 @@ benchmarks!(
     recovery::RecoveryParams,
     rescale::RescaleParams,
     scheduling::SchedulingParams,
+    sgd::SgdParams,
     stages::StagesParams,
     state::StateParams,
     submit::SubmitParams,
@@ -217,6 +220,7 @@ mod tests {
         check::<recovery::RecoveryParams>();
         check::<rescale::RescaleParams>();
         check::<scheduling::SchedulingParams>();
+        check::<sgd::SgdParams>();
         check::<stages::StagesParams>();
         check::<state::StateParams>();
         check::<submit::SubmitParams>();

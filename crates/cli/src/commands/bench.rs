@@ -24,6 +24,7 @@ use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::recovery::RecoveryParams;
 use ardea_bench::rescale::RescaleParams;
 use ardea_bench::scheduling::{self, SchedulingParams};
+use ardea_bench::sgd::SgdParams;
 use ardea_bench::stages::StagesParams;
 use ardea_bench::state::StateParams;
 use ardea_bench::submit::SubmitParams;
@@ -105,6 +106,8 @@ pub enum BenchCommand {
         #[arg(long, value_name = "JSON", hide = true)]
         copy: Option<String>,
     },
+    /// Time and bytes of an iteration of logistic regression, compared with its arithmetic alone
+    Sgd(BenchArgs<SgdParams>),
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
     Breakdown(BenchArgs<BreakdownParams>),
 }
@@ -200,6 +203,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
             copy: Some(copy), ..
         } => Ok(scheduling::run_worker(copy)?),
         BenchCommand::Scheduling { bench, copy: None } => bench.run(context),
+        BenchCommand::Sgd(bench) => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),
     }
 }
