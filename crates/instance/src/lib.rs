@@ -14,8 +14,8 @@
 //! * [`BatchFormat`], [`JsonFormat`]: the formats of records;
 //! * [`InstanceHost`]: session, process and restarts of an instance; [`ProcessState`]: its state in
 //!   snapshots;
-//! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has spouts and
-//!   bolts;
+//! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has the
+//!   components;
 //! * [`user_metrics_of`]: metrics of user code;
 //! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
 //! * [`check`]: the conformance kit, which plays the host against any command.
