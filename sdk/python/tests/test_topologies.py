@@ -205,10 +205,11 @@ def test_a_failed_tuple_is_a_dead_letter_with_its_traceback(tmp_path: Path) -> N
     text = """
         class Broken(Bolt):
             def execute(self, tuple, out):
-                raise ValueError("no " + tuple["line"])
+                if tuple["line"] == "all word-0":
+                    raise ValueError("no " + tuple["line"])
 
         t = TopologyBuilder("broken")
-        t.spout("lines", Lines, settings={"lines": 1})
+        t.spout("lines", Lines, settings={"lines": 7})
         t.bolt("broken", Broken).shuffle("lines")
         t.run(dead_letters="bad.jsonl")
     """
