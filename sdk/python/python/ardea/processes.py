@@ -63,10 +63,19 @@ def options(
 def words(module: str, arguments: List[str]) -> List[str]:
     """Returns the command line that describes the same job in another process: the interpreter, the
     script that runs as ``module``, and the job's own arguments."""
-    script = os.path.abspath(sys.argv[0])
-    if module != "__main__" or not os.path.isfile(script):
+    script = _file_of(os.path.abspath(sys.argv[0]))
+    if module != "__main__" or script is None:
         raise invalid(
             "functions and components in processes need the script of the job",
             "write the job to a file, and call run() in it",
         )
     return [sys.executable, script, *arguments]
+
+
+def _file_of(script: str) -> Optional[str]:
+    """Returns the file to run for a script: the script, or the program of a job that has it. ``None``
+    without a file."""
+    if os.path.isfile(script):
+        return script
+    folder = os.path.dirname(script)
+    return folder if os.path.isfile(folder) else None
