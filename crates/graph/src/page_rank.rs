@@ -1,10 +1,11 @@
 //! PageRank (Brin, Page, 1998).
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_iteration::{
-    Dataset, Iterate, Merge, SharedVariable, SparseAccumulator, VariableFault, Variables,
+    Dataset, Exchange, Iterate, Merge, SharedVariable, SparseAccumulator, VariableFault, Variables,
     VectorUpdate,
 };
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,7 @@ pub struct PageRank {
     partitions: usize,
     threads: u32,
     group: u64,
+    exchange: Option<Arc<dyn Exchange>>,
 }
 
 /// The result of [`PageRank`].
@@ -100,6 +102,7 @@ impl PageRank {
             partitions: 16,
             threads: 1,
             group: 10,
+            exchange: None,
         }
     }
 
@@ -139,6 +142,13 @@ impl PageRank {
         self
     }
 
+    /// Computes as one of several processes, which all have the same graph: see
+    /// [`Iterate::exchange`].
+    pub fn exchange(mut self, exchange: Arc<dyn Exchange>) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
+
     /// Returns the ranks of a graph's vertices.
     ///
     /// # Errors
@@ -164,18 +174,21 @@ impl PageRank {
         };
         let state = variables.add("ranks", initial)?;
         let dataset = Dataset::of_partitions(graph.split(self.partitions))?;
-        let report = Iterate::new(variables)
+        let mut iterate = Iterate::new(variables)
             .threads(self.threads)
             .group(self.group)
             .iterations(self.iterations)
-            .until(|values| Ok(values.get(&state)?.change < self.tolerance))
-            .run(&dataset, |task| {
-                let current = task.get(&state)?;
-                task.commit(
-                    &state,
-                    passed_ranks(graph, task.partition(), &current.ranks),
-                )
-            })?;
+            .until(|values| Ok(values.get(&state)?.change < self.tolerance));
+        if let Some(exchange) = &self.exchange {
+            iterate = iterate.exchange(Arc::clone(exchange));
+        }
+        let report = iterate.run(&dataset, |task| {
+            let current = task.get(&state)?;
+            task.commit(
+                &state,
+                passed_ranks(graph, task.partition(), &current.ranks),
+            )
+        })?;
         let state = report.value(&state)?;
         Ok(PageRankResult {
             ranks: state.ranks.clone(),

@@ -1,7 +1,11 @@
 //! PageRank beside a plain loop, for any number of threads.
 
+use std::sync::Arc;
+use std::thread;
+
 use ardea_core::ErrorCode;
 use ardea_graph::{DirectedGraph, PageRank};
+use ardea_iteration::MemoryExchange;
 
 /// Edges that prefer low numbers; every seventh vertex has none.
 fn edges(vertices: u32) -> Vec<(u32, u32)> {
@@ -71,6 +75,22 @@ fn ranks_are_those_of_a_plain_loop() {
         "{}",
         settled.iterations
     );
+}
+
+#[test]
+fn processes_compute_the_same_ranks() {
+    let graph = Arc::new(DirectedGraph::from_edges(500, edges(500)).unwrap());
+    let alone = PageRank::new().run(&graph).unwrap();
+    let parties: Vec<_> = MemoryExchange::mesh(3)
+        .into_iter()
+        .map(|exchange| {
+            let graph = Arc::clone(&graph);
+            thread::spawn(move || PageRank::new().exchange(Arc::new(exchange)).run(&graph))
+        })
+        .collect();
+    for party in parties {
+        assert_eq!(party.join().unwrap().unwrap(), alone);
+    }
 }
 
 #[test]

@@ -520,6 +520,8 @@ impl InstanceSession {
     /// Takes the next answered item: batches in the order of their answers, other items after all
     /// earlier ones. For the owner of a bolt, who takes it after each frame.
     pub fn take_answered(&mut self) -> Option<ReadyItem> {
+        // Items that the instance does not want are answered by themselves.
+        self.pump();
         let is_answered = |(at, item): (usize, &Pending)| {
             item.answer == Answer::Complete && (at == 0 || item.is_batch())
         };

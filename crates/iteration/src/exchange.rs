@@ -107,7 +107,7 @@ impl ExchangeMessage {
 /// Messages may arrive in any order, and repeatedly. A lost message blocks the run: an
 /// implementation returns an error when it has lost a peer that has not [finished](
 /// ExchangeMessage::Finished).
-pub trait Exchange: Send + Sync {
+pub trait Exchange: fmt::Debug + Send + Sync {
     /// Returns the number of this process, from zero.
     fn process(&self) -> u32;
 

@@ -1,6 +1,5 @@
 //! Training of linear classifiers.
 
-use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -16,7 +15,7 @@ use crate::sgd::{BatchWindow, DescentRule, DescentState, GradientForm, StepSize,
 /// The objective is the mean loss, plus `l1` times the sum of absolute weights, plus half of `l2`
 /// times the sum of squared weights. The bias has no penalty. Labels above zero are the positive
 /// class. Rows are shuffled once, by the seed; each iteration uses the next rows of each partition.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LinearClassifier {
     loss: LossFunction,
     rule: DescentRule,
@@ -29,17 +28,6 @@ pub struct LinearClassifier {
     group: u64,
     form: Option<GradientForm>,
     exchange: Option<Arc<dyn Exchange>>,
-}
-
-impl fmt::Debug for LinearClassifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinearClassifier")
-            .field("loss", &self.loss)
-            .field("rule", &self.rule)
-            .field("batch", &self.batch)
-            .field("iterations", &self.iterations)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The result of a training.

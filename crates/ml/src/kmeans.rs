@@ -1,7 +1,9 @@
 //! Clusters of points by Lloyd's algorithm.
 
+use std::sync::Arc;
+
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_iteration::{Dataset, Iterate, Variables};
+use ardea_iteration::{Dataset, Exchange, Iterate, Variables};
 
 use crate::clusters::{Centroids, ClusterSums, squared_distance};
 use crate::seeded_random::SeededRandom;
@@ -95,6 +97,7 @@ pub struct KMeans {
     seed: u64,
     partitions: usize,
     threads: u32,
+    exchange: Option<Arc<dyn Exchange>>,
 }
 
 /// The result of [`KMeans`].
@@ -117,6 +120,7 @@ impl KMeans {
             seed: 0,
             partitions: 16,
             threads: 1,
+            exchange: None,
         }
     }
 
@@ -150,6 +154,13 @@ impl KMeans {
         self
     }
 
+    /// Trains as one of several processes, which all have the same points: see
+    /// [`Iterate::exchange`].
+    pub fn exchange(mut self, exchange: Arc<dyn Exchange>) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
+
     /// Returns the clusters of points.
     ///
     /// # Errors
@@ -172,29 +183,32 @@ impl KMeans {
         let centroids = variables.add("centroids", initial)?;
         let dataset = Dataset::split((0..points.len()).collect(), self.partitions)?;
         let limit = self.tolerance * self.tolerance;
-        let report = Iterate::new(variables)
+        let mut iterate = Iterate::new(variables)
             .threads(self.threads)
             .iterations(self.iterations)
-            .until(|values| Ok(values.get(&centroids)?.moved <= limit))
-            .run(&dataset, |task| {
-                let current = task.get(&centroids)?;
-                let mut update = ClusterSums {
-                    sums: vec![0.0; clusters * dimension],
-                    counts: vec![0; clusters],
-                    inertia: 0.0,
-                };
-                for index in task.partition() {
-                    let point = points.point(*index);
-                    let (cluster, distance) = current.nearest(point);
-                    let sums = &mut update.sums[cluster * dimension..(cluster + 1) * dimension];
-                    for (sum, number) in sums.iter_mut().zip(point) {
-                        *sum += number;
-                    }
-                    update.counts[cluster] += 1;
-                    update.inertia += distance;
+            .until(|values| Ok(values.get(&centroids)?.moved <= limit));
+        if let Some(exchange) = &self.exchange {
+            iterate = iterate.exchange(Arc::clone(exchange));
+        }
+        let report = iterate.run(&dataset, |task| {
+            let current = task.get(&centroids)?;
+            let mut update = ClusterSums {
+                sums: vec![0.0; clusters * dimension],
+                counts: vec![0; clusters],
+                inertia: 0.0,
+            };
+            for index in task.partition() {
+                let point = points.point(*index);
+                let (cluster, distance) = current.nearest(point);
+                let sums = &mut update.sums[cluster * dimension..(cluster + 1) * dimension];
+                for (sum, number) in sums.iter_mut().zip(point) {
+                    *sum += number;
                 }
-                task.commit(&centroids, update)
-            })?;
+                update.counts[cluster] += 1;
+                update.inertia += distance;
+            }
+            task.commit(&centroids, update)
+        })?;
         let centroids = Centroids::clone(&*report.value(&centroids)?);
         Ok(KMeansModel {
             inertia: centroids.inertia,

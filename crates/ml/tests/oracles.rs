@@ -270,6 +270,15 @@ fn k_means_has_the_centroids_of_a_plain_loop() {
     for (found, expected) in models[0].centroids().zip(&centroids) {
         assert!(distance(found, expected) < 1e-18, "{found:?} {expected:?}");
     }
+    let parties = MemoryExchange::mesh(2).into_iter().map(|exchange| {
+        let trainer = trainer.clone().iterations(10).exchange(Arc::new(exchange));
+        let points = points.clone();
+        thread::spawn(move || trainer.train(&points).unwrap())
+    });
+    let parties: Vec<_> = parties.collect();
+    for party in parties {
+        assert_eq!(party.join().unwrap(), models[0]);
+    }
     let settled = trainer.iterations(500).train(&points).unwrap();
     assert!(settled.iterations < 500);
 }
