@@ -27,6 +27,7 @@ mod buckets;
 mod changes;
 #[cfg(feature = "columns")]
 mod columns;
+mod components;
 mod counts;
 mod deaths;
 mod drains;
@@ -135,6 +136,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end",
         run: ended::what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end,
+    },
+    Test {
+        name: "components_in_processes_count_each_tuple_once_while_they_are_killed",
+        run: components::components_in_processes_count_each_tuple_once_while_they_are_killed,
     },
     Test {
         name: "with_acks_no_death_loses_a_number",

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::ardea::{ardea, eventually, finish, run, succeed};
 
@@ -113,6 +113,38 @@ fn a_topology_that_is_killed_reads_each_line_of_its_files_once() {
     let split =
         "  - { name: split, component: split, inputs: [{ from: lines, grouping: shuffle }] }";
     let file = counting(folder.path(), &spout, split, "split");
+    let expected = succeed(&["-q", "run", &file]);
+    let counted = run_with_kills(&file, &folder.path().join("state"));
+    assert_eq!(sorted_lines(&counted), sorted_lines(&expected));
+}
+
+/// The folder of the examples in JavaScript.
+const JAVASCRIPT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/instances/javascript"
+);
+
+#[test]
+fn a_killed_topology_with_components_in_processes_counts_each_tuple_once() {
+    if !Command::new("node")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        eprintln!("SKIPPED: there is no node");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let spout = format!(
+        "{{ name: numbers, component: process, parallelism: 2, command: [node, {JAVASCRIPT}/numbers.js], \
+         outputs: [{{ fields: [remainder, number] }}], settings: {{ end: 60000 }} }}"
+    );
+    let split = format!(
+        "  - {{ name: split, component: process, command: [node, {JAVASCRIPT}/split.js], \
+         outputs: [{{ fields: [word] }}], inputs: [{{ from: numbers, grouping: shuffle }}] }}"
+    );
+    let file = counting(folder.path(), &spout, &split, "split");
     let expected = succeed(&["-q", "run", &file]);
     let counted = run_with_kills(&file, &folder.path().join("state"));
     assert_eq!(sorted_lines(&counted), sorted_lines(&expected));
