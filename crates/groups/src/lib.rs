@@ -9,8 +9,8 @@
 //!
 //! In reading order:
 //!
-//! * [`StageGraph`], [`StageExchange`]: the stages of an epoch, and the producers that a range waits
-//!   for;
+//! * [`StageGraph`], [`StageExchange`]: the stages of an epoch, and the producers for which a range
+//!   waits;
 //! * [`RangePlacement`]: the places of partition ranges;
 //! * [`ToGroupWorker`], [`FromGroupWorker`], [`EpochNotice`]: the messages;
 //! * [`LocalScheduler`]: the worker's side;
@@ -19,12 +19,14 @@
 //! # Invariants
 //!
 //! * A range runs its epochs in order, each once, on one worker. After the loss of that worker, its
-//!   ranges run the epochs since the last committed checkpoint again elsewhere. Other ranges run
-//!   nothing again.
+//!   ranges run the epochs since the last committed checkpoint again elsewhere. No other range runs
+//!   an epoch again.
 //! * The placement changes while no epoch is in flight, or because a worker was lost.
-//! * A notice arrives behind the data of its epochs. A consumer counts each producer and epoch once.
+//! * A notice arrives behind the data of its epochs. A consumer counts a producer and epoch once.
+//! * This crate has no threads, sockets, clocks or random numbers.
 //! * Messages between leader and workers may be lost, duplicated and reordered. Notices of one
 //!   worker to another keep their order; if one is lost, so is its sender or receiver.
+#![forbid(unsafe_code)]
 
 mod local;
 mod message;

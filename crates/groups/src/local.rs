@@ -21,7 +21,7 @@ use super::message::{
 use super::placement::{PlacementVersion, RangeId, RangePlacement};
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
-use ranges::{FormerRange, LocalStage, OwnRange, RangeState};
+use ranges::{FormerRange, LocalRange, LocalStage, RangeState};
 
 /// A task: the work of one range in one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -174,7 +174,7 @@ impl LocalScheduler {
 
     /// Returns the number of planned tasks that have not been activated.
     pub fn inactive_tasks(&self) -> u64 {
-        let of_range = |stage: &LocalStage, own: &OwnRange| {
+        let of_range = |stage: &LocalStage, own: &LocalRange| {
             let running = u64::from(own.state == RangeState::Running);
             (stage.planned.0 + 1).saturating_sub(own.next.0 + running)
         };
@@ -185,9 +185,9 @@ impl LocalScheduler {
 
     /// Returns the memory of the ranges, their inputs and their inactive tasks, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let of_range = |own: &OwnRange| {
+        let of_range = |own: &LocalRange| {
             let inputs: usize = own.inputs.iter().map(inputs::InputTracker::bytes).sum();
-            size_of::<OwnRange>() + inputs
+            size_of::<LocalRange>() + inputs
         };
         let of_stage = |stage: &LocalStage| {
             let ranges: usize = stage.own.iter().map(of_range).sum();
@@ -240,7 +240,7 @@ impl LocalScheduler {
         }
     }
 
-    fn own_mut(&mut self, at: RangeId) -> Option<&mut OwnRange> {
+    fn own_mut(&mut self, at: RangeId) -> Option<&mut LocalRange> {
         let stage = self.stages.get_mut(at.stage.index())?;
         let position = stage.position(at.range)?;
         stage.own.get_mut(position)
@@ -301,7 +301,12 @@ impl LocalScheduler {
     }
 }
 
-fn activate_range(own: &mut OwnRange, at: RangeId, planned: Epoch, actions: &mut Vec<LocalAction>) {
+fn activate_range(
+    own: &mut LocalRange,
+    at: RangeId,
+    planned: Epoch,
+    actions: &mut Vec<LocalAction>,
+) {
     if own.is_ready(planned) {
         own.state = RangeState::Running;
         let epoch = own.next;

@@ -23,11 +23,11 @@ pub(super) fn run(params: &SchedulingParams) -> Result<Outcome> {
     let workers = params.workers();
     let simulated = thread::Builder::new()
         .name("simulated workers".to_string())
-        .spawn(move || SimulatedWorkers::new(workers, reports).run(&received))
+        .spawn(move || LocalWorkers::new(workers, reports).run(&received))
         .map_err(|error| {
             Error::new(ErrorCode::LimitReached, "cannot start a thread").because(error)
         })?;
-    let led = lead(params, &inbox, SimulatedNetwork { letters, workers })?;
+    let led = lead(params, &inbox, QueueNetwork { letters, workers })?;
     simulated
         .join()
         .map_err(|_| Error::new(ErrorCode::Internal, "a thread of the benchmark panicked"))?;
@@ -40,12 +40,12 @@ pub(super) fn run(params: &SchedulingParams) -> Result<Outcome> {
 type Letter = (ContainerId, Arc<ToGroupWorker>, Encoded);
 
 /// One queue entry for each worker and message, in place of a write to its socket.
-struct SimulatedNetwork {
+struct QueueNetwork {
     letters: Sender<Letter>,
     workers: u32,
 }
 
-impl Outlet for SimulatedNetwork {
+impl Outlet for QueueNetwork {
     fn send(&mut self, to: Recipients, message: &Arc<ToGroupWorker>, frame: &Encoded) {
         let workers = match to {
             Recipients::All => 1..=self.workers,
@@ -60,7 +60,7 @@ impl Outlet for SimulatedNetwork {
     }
 }
 
-struct SimulatedWorkers {
+struct LocalWorkers {
     workers: Vec<LocalScheduler>,
     reports: Sender<LeaderEvent>,
     events: VecDeque<(usize, LocalEvent)>,
@@ -68,11 +68,11 @@ struct SimulatedWorkers {
     start: Instant,
 }
 
-impl SimulatedWorkers {
+impl LocalWorkers {
     fn new(workers: u32, reports: Sender<LeaderEvent>) -> Self {
         let repeat_after = Duration::from_secs(60);
         let worker = |worker| LocalScheduler::new(ContainerId(worker), repeat_after);
-        SimulatedWorkers {
+        LocalWorkers {
             workers: (1..=workers).map(worker).collect(),
             reports,
             events: VecDeque::new(),

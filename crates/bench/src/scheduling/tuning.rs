@@ -51,7 +51,9 @@ struct Trial<'a> {
     to_leader: VecDeque<SchedulerEvent>,
     to_worker: VecDeque<LocalEvent>,
     groups: u32,
-    stalled_at: Option<u64>,
+    /// The first epoch of the group that is planned during the stall, and the size of groups
+    /// before it.
+    stall: Option<(u64, u32)>,
 }
 
 fn trace(params: &SchedulingParams, epoch: Duration) -> Result<Value> {
@@ -74,7 +76,7 @@ fn trace(params: &SchedulingParams, epoch: Duration) -> Result<Value> {
         to_leader: VecDeque::from([begun]),
         to_worker: VecDeque::new(),
         groups: 0,
-        stalled_at: None,
+        stall: None,
     };
     while trial.groups < params.groups {
         trial.step();
@@ -91,11 +93,12 @@ fn trace(params: &SchedulingParams, epoch: Duration) -> Result<Value> {
             })
         })
         .collect();
-    let settled = trial.leader.trace().last().map(|step| step.next_size);
+    let last = trial.leader.trace().last().map(|step| step.next_size);
     Ok(json!({
         "epoch": format_duration(epoch),
-        "settled": settled,
-        "stalled_at_epoch": trial.stalled_at,
+        "stalled_at_epoch": trial.stall.map(|(epoch, _)| epoch),
+        "settled": trial.stall.map(|(_, size)| size),
+        "settled_after_stall": last,
         "steps": steps,
     }))
 }
@@ -138,7 +141,7 @@ impl Trial<'_> {
         let mut cost = self.params.group_cost + self.params.batch_cost * group.epochs;
         if group.id.0 == u64::from(self.params.groups / 2) {
             cost += STALL;
-            self.stalled_at = Some(group.first.0);
+            self.stall = Some((group.first.0, group.epochs));
         }
         self.to_leader.push_back(SchedulerEvent::Spent(cost));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_core::Epoch;
 
 use super::notices::Span;
-use super::ranges::{FormerRange, LocalStage, OwnRange, RangeState};
+use super::ranges::{FormerRange, LocalRange, LocalStage, RangeState};
 use super::{LocalAction, LocalScheduler};
 use crate::message::{
     GroupFigures, GroupStart, MovedState, PlannedGroup, RangeMove, ToGroupWorker,
@@ -75,7 +75,7 @@ impl LocalScheduler {
             let mut stage = LocalStage::new(&start.graph, id, start.after);
             for (range, place) in (0..).zip(start.placement.stage(id)) {
                 if *place == self.me {
-                    let mut own = OwnRange::new(&stage.inputs, range, start.after, start.version);
+                    let mut own = LocalRange::new(&stage.inputs, range, start.after, start.version);
                     own.state = RangeState::Idle;
                     stage.own.push(own);
                 }
@@ -176,7 +176,7 @@ impl LocalScheduler {
         let Some(stage) = self.stages.get_mut(at.stage.index()) else {
             return;
         };
-        let mut range = OwnRange::new(&stage.inputs, at.range, after, moved.version);
+        let mut range = LocalRange::new(&stage.inputs, at.range, after, moved.version);
         if moved.state == MovedState::Restored {
             range.rerun_through = stage.planned;
         }

@@ -22,7 +22,7 @@ pub(super) enum RangeState {
 /// A range of this worker. Its inactive tasks are those of the epochs from `next` to the last
 /// planned one: they need no memory of their own.
 #[derive(Debug)]
-pub(super) struct OwnRange {
+pub(super) struct LocalRange {
     pub(super) range: u32,
     pub(super) next: Epoch,
     pub(super) state: RangeState,
@@ -40,7 +40,7 @@ pub(super) struct OwnRange {
 /// The most notices of a range that wait for others.
 const MAX_HELD: usize = 1 << 16;
 
-impl OwnRange {
+impl LocalRange {
     /// Creates a range whose state contains the epochs up to `after`.
     pub(super) fn new(
         inputs: &[LocalInput],
@@ -48,7 +48,7 @@ impl OwnRange {
         after: Epoch,
         since: PlacementVersion,
     ) -> Self {
-        OwnRange {
+        LocalRange {
             range,
             next: after.next(),
             state: RangeState::Arriving,
@@ -138,7 +138,7 @@ pub(super) struct LocalStage {
     /// The last epoch of which all own ranges together were reported to the consumers of a shuffle.
     pub(super) notified: Epoch,
     /// The own ranges, in ascending order.
-    pub(super) own: Vec<OwnRange>,
+    pub(super) own: Vec<LocalRange>,
     /// The own ranges as runs of adjacent ones: first and number.
     pub(super) runs: Vec<(u32, u32)>,
     pub(super) consumers: Vec<ConsumerEdge>,
@@ -168,11 +168,11 @@ impl LocalStage {
 
     /// Returns the last epoch that all own ranges have ended; `None` without ranges.
     pub(super) fn ended(&self) -> Option<Epoch> {
-        self.own.iter().map(OwnRange::ended).min()
+        self.own.iter().map(LocalRange::ended).min()
     }
 
     /// Adds a range whose state contains the epochs up to `after`, in place of an earlier one.
-    pub(super) fn add(&mut self, range: OwnRange) {
+    pub(super) fn add(&mut self, range: LocalRange) {
         if self.own.is_empty() {
             self.notified = range.began;
         }

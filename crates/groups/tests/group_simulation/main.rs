@@ -200,6 +200,70 @@ fn the_loss_of_a_stage_that_is_not_deterministic_rolls_the_job_back_with_the_rea
     assert!(world.rollbacks[0].contains("stage 1, which is not deterministic"));
 }
 
+#[test]
+fn outputs_that_were_dropped_or_lost_roll_the_job_back_with_the_reason() {
+    let conditions = Conditions {
+        checkpoint_every: 100_000,
+        ..QUIET
+    };
+    let shuffle = || graphs().swap_remove(1);
+    let mut world = World::new(shuffle(), 4, groups_of(20), conditions);
+    world.run_until(has_ended(3)).unwrap();
+    world.plan(Duration::ZERO, SimEvent::DropOutputs(ContainerId(3)));
+    world.plan(Duration::ZERO, SimEvent::Kill(ContainerId(2)));
+    world.run_until(has_ended(8)).unwrap();
+    world.finish().unwrap();
+    assert!(
+        world.rollbacks[0].contains("kept from epoch"),
+        "{:?}",
+        world.rollbacks
+    );
+
+    // A range has moved from worker 1, which keeps its outputs.
+    let mut world = World::new(shuffle(), 2, groups_of(20), conditions);
+    world.run_until(has_ended(3)).unwrap();
+    world.plan(Duration::ZERO, SimEvent::Join(ContainerId(3)));
+    world.run_until(has_ended(8)).unwrap();
+    world.plan(Duration::ZERO, SimEvent::Kill(ContainerId(1)));
+    world.run_until(has_ended(12)).unwrap();
+    world.finish().unwrap();
+    assert!(
+        world.rollbacks[0].contains("that are needed again are lost"),
+        "{:?}",
+        world.rollbacks
+    );
+}
+
+#[test]
+fn recovery_on_one_survivor_and_none_at_all_can_be_chosen() {
+    let serial = GroupSchedulerConfig {
+        has_parallel_recovery: false,
+        ..groups_of(20)
+    };
+    let off = GroupSchedulerConfig {
+        has_partial_recovery: false,
+        ..groups_of(20)
+    };
+    for (config, rollbacks) in [(serial, 0), (off, 1)] {
+        let mut world = World::new(graphs().swap_remove(1), 4, config, QUIET);
+        world.run_until(has_ended(3)).unwrap();
+        world.plan(Duration::ZERO, SimEvent::Kill(ContainerId(2)));
+        world.run_until(has_ended(8)).unwrap();
+        assert_eq!(world.rollbacks.len(), rollbacks, "{:?}", world.rollbacks);
+        let ranges = |worker| {
+            world
+                .leader
+                .placement()
+                .ranges_of(ContainerId(worker))
+                .len()
+        };
+        let most = [1, 3, 4].map(ranges).into_iter().max().unwrap();
+        // 13 ranges: 3 or 4 on each of 4 workers, and those of the lost one.
+        assert_eq!(most >= 6, rollbacks == 0, "{most}");
+        world.finish().unwrap();
+    }
+}
+
 /// A fault at a time in milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Fault {

@@ -1,5 +1,5 @@
-//! The computation of the simulated job: states and outputs are hashes, so that every wrong, missing
-//! or repeated input shows in all later results.
+//! The computation of the simulated job. States and outputs are hashes, so that a wrong, missing or
+//! repeated input shows in all later results.
 
 use std::collections::BTreeMap;
 

@@ -45,6 +45,8 @@ pub enum SimEvent {
     Kill(ContainerId),
     Join(ContainerId),
     Drain(ContainerId),
+    /// All kept outputs of a worker are dropped for want of room.
+    DropOutputs(ContainerId),
 }
 
 pub struct World {
@@ -241,6 +243,9 @@ impl World {
                 self.workers
                     .insert(worker, SimWorker::new(worker, REPEAT_AFTER));
                 self.lead(SchedulerEvent::Joined(worker));
+            }
+            SimEvent::DropOutputs(worker) => {
+                self.tell(worker, LocalEvent::OutputsDropped(Epoch(1_000_000)));
             }
             SimEvent::Drain(worker) => self.lead(SchedulerEvent::Draining(worker)),
         }
