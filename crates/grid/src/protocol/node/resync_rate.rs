@@ -140,6 +140,7 @@ mod tests {
         let mut refill = ResyncRate::new(1 << 40, Duration::from_secs(1));
         let left = std::cell::RefCell::new((0..1024).collect::<BTreeSet<_>>());
         refill.is_filling((0..1024).collect());
+        refill.earn(Duration::from_secs(1));
         let mut trips = 0;
         while !left.borrow().is_empty() {
             let asked = refill.next(Duration::ZERO, |partition| {
