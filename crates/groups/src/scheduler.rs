@@ -66,6 +66,8 @@ pub struct GroupScheduler {
     committed: Epoch,
     /// True if members have joined or leave since the last balancing.
     is_unbalanced: bool,
+    /// True if some members leave.
+    is_draining: bool,
     change: Option<Arc<[u8]>>,
     tuner: Option<GroupTuner>,
     /// The averaged duration of an epoch.
@@ -134,6 +136,7 @@ impl GroupScheduler {
             ended_at: Duration::ZERO,
             committed: Epoch::default(),
             is_unbalanced: false,
+            is_draining: false,
             change: None,
             tuner,
             epoch_duration: None,
@@ -160,6 +163,7 @@ impl GroupScheduler {
             SchedulerEvent::Draining(worker) => {
                 if let Some(member) = self.members.get_mut(&worker) {
                     member.is_draining = true;
+                    self.is_draining = true;
                     self.is_unbalanced = true;
                 }
             }
@@ -233,6 +237,7 @@ impl GroupScheduler {
         self.first_group = self.newest;
         self.ended_at = now;
         self.is_unbalanced = false;
+        self.is_draining = false;
         let start = self.starting_point();
         for worker in workers {
             let member = GroupMember::new(Arc::clone(&start), now);

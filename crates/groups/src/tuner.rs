@@ -89,8 +89,8 @@ pub struct TunerStep {
 
 /// The tuner of the group size.
 ///
-/// An increase starts a new average, since the old one describes smaller groups. So one slow group
-/// causes one increase at most.
+/// A change of the size starts a new average, since the old one describes groups of another size.
+/// So one slow group causes one increase at most, and a decrease does not overshoot.
 #[derive(Clone, Debug)]
 pub struct GroupTuner {
     config: TunerConfig,
@@ -135,9 +135,11 @@ impl GroupTuner {
         let TunerConfig { min, max, .. } = self.config;
         if averaged > self.config.upper {
             self.size = size.saturating_mul(self.config.factor).clamp(min, max);
-            self.averaged_share = None;
         } else if averaged < self.config.lower {
             self.size = size.saturating_sub(self.config.decrement).clamp(min, max);
+        }
+        if self.size != size {
+            self.averaged_share = None;
         }
         if self.trace.len() == TRACE_LENGTH {
             self.trace.pop_front();

@@ -252,6 +252,9 @@ impl GroupScheduler {
 
     /// Releases draining members whose ranges and kept outputs are no longer needed.
     fn release_drained(&mut self, actions: &mut Vec<SchedulerAction>) {
+        if !self.is_draining {
+            return;
+        }
         let is_needed = |worker: ContainerId| {
             let keeps_outputs = self.former.iter().any(|former| former.worker == worker);
             let hands_over = |moved: &RangeMove| {
@@ -270,5 +273,6 @@ impl GroupScheduler {
             self.remove(worker);
             actions.push(SchedulerAction::Drained(worker));
         }
+        self.is_draining = self.members.values().any(|member| member.is_draining);
     }
 }
