@@ -50,9 +50,10 @@ impl<B: Boundedness, E> KeyedColumns<B, E> {
         })
     }
 
-    /// Passes the records to processes of `command`, with all records of a key in one process. Emits
-    /// the records that the processes return, which have the columns of `schema`. The processes may
-    /// have state per key, which is part of checkpoints. See [`Columns::in_process`].
+    /// Passes the records to processes of `command`, with all records of a key in one process.
+    /// Emits the records that the processes return, which have the columns of `schema`. The
+    /// processes may have state per key, which is part of checkpoints. See
+    /// [`Columns::in_process`].
     pub fn in_process(
         self,
         name: impl Into<String>,
