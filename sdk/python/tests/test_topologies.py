@@ -70,8 +70,8 @@ COMPONENTS = """
         outputs = ["line"]
         has_state = True
 
-        def __init__(self, lines):
-            self.lines, self.failed, self.pending = lines, [], set()
+        def __init__(self, lines, kills=()):
+            self.lines, self.kills, self.failed, self.pending = lines, kills, [], set()
 
         def next_tuple(self, out):
             if self.failed:
@@ -80,6 +80,8 @@ COMPONENTS = """
             if number == self.lines:
                 return wait("1ms") if self.pending else DONE
             self.state["next"] = number + 1
+            if number in self.kills:
+                die_once(f"spout-{number}")
             self.emit(number, out)
             return wait("1ms") if number % 10 == 0 else None
 
@@ -115,9 +117,14 @@ COMPONENTS = """
         outputs = ["word", "count"]
         has_state = True
 
+        def __init__(self, kills=0):
+            self.kills = kills
+
         def execute(self, tuple, out):
             word = tuple["word"]
             self.state[word] = self.state.get(word, 0) + 1
+            if self.state[word] == self.kills:
+                die_once("count-" + word)
 
         def finish(self, out):
             for word, count in self.state.items():
@@ -137,11 +144,11 @@ COMPONENTS = """
                 json.dump(dict(self.state), file)
             os.rename(self.path + ".new", self.path)
 
-    def word_count():
+    def word_count(split=Split, kills=0, spout_kills=(), **options):
         t = TopologyBuilder("word count")
-        t.spout("lines", Lines, settings={"lines": 700})
-        t.bolt("split", Split, parallelism=2).shuffle("lines")
-        t.bolt("count", Count, parallelism=2).fields("split", ["word"])
+        t.spout("lines", Lines, settings={"lines": 700, "kills": spout_kills})
+        t.bolt("split", split, parallelism=2, settings={"kills": kills}, **options).shuffle("lines")
+        t.bolt("count", Count, parallelism=2, settings={"kills": kills}).fields("split", ["word"])
         t.bolt("write", Write, settings={"path": os.path.join(FOLDER, "out.json")}).to_first("count")
         return t
 """
@@ -189,6 +196,44 @@ def test_components_with_state_run_with_a_guarantee(tmp_path: Path) -> None:
             guarantee="exactly-once",
             checkpoints=os.path.join(FOLDER, "checkpoints"),
             settings={"checkpoints.every": "20ms"},
+        )
+    """
+    done = run(tmp_path, with_components(text))
+    assert done.returncode == 0, done.stderr
+    assert counts(tmp_path) == COUNTS
+
+
+def test_words_count_once_while_spouts_and_bolts_with_state_are_killed(tmp_path: Path) -> None:
+    text = """
+        word_count(kills=60, spout_kills=[300]).run(
+            guarantee="exactly-once",
+            checkpoints=os.path.join(FOLDER, "checkpoints"),
+            settings={"checkpoints.every": "20ms"},
+        )
+    """
+    done = run(tmp_path, with_components(text))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "dead-spout-300").exists() and (tmp_path / "dead-count-all").exists()
+    assert counts(tmp_path) == COUNTS
+
+
+@pytest.mark.parametrize("has_state", [True, False])
+def test_a_bolt_that_ticks_passes_barriers(has_state: bool, tmp_path: Path) -> None:
+    text = f"""
+        class Ticking(Split):
+            has_state = {has_state}
+
+            def execute(self, tuple, out):
+                for word in tuple["line"].split():
+                    out.emit(word)
+
+            def tick(self, out):
+                pass
+
+        word_count(Ticking, tick_every="1ms").run(
+            guarantee="exactly-once",
+            checkpoints=os.path.join(FOLDER, "checkpoints"),
+            settings={{"checkpoints.every": "20ms"}},
         )
     """
     done = run(tmp_path, with_components(text))

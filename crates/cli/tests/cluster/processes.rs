@@ -55,7 +55,9 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
             .and(value("ARDEA_CONTAINER"))
             .is_some();
         let is_of_script = is_program && !parent_has(pid, "ARDEA_CONTAINER=");
-        match group(pid) == Some(pid) || is_of_script {
+        // A component in a process has a group of its own, too.
+        let is_instance = value("ARDEA_INSTANCE").is_some();
+        match !is_instance && (group(pid) == Some(pid) || is_of_script) {
             true => Role::Worker(
                 worker["job"]["name"].as_str()?.to_string(),
                 worker["worker"]["container"].as_u64()?,

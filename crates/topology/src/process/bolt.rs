@@ -148,7 +148,9 @@ impl ProcessBoltProcessor {
                 None => return Err(unopened()),
             };
             let has_state = self.barrier.is_some_and(|epoch| self.bolt.state.has(epoch));
-            if !has_room || has_state {
+            // Without state it is complete before the answer to an earlier tick.
+            let is_cut = has_state && !self.bolt.host()?.session().has_request();
+            if !has_room || is_cut {
                 break;
             }
             self.take_answered()?;
@@ -205,6 +207,10 @@ impl ProcessBoltProcessor {
             .now();
         if now < due {
             outbox.wake_at(due);
+            return Ok(());
+        }
+        if self.barrier.is_some() {
+            // The answer would follow the state. The end of the epoch wakes this instance.
             return Ok(());
         }
         // Missed ticks are skipped.
