@@ -337,7 +337,7 @@ impl Coordinator<'_, '_> {
                 named.value.end_group(next);
             }
             match &self.snapshots {
-                Some((every, _)) if state.counters.groups % every == 0 => {
+                Some((every, _)) if state.counters.groups.is_multiple_of(*every) => {
                     Some(state.variables.snapshot()?)
                 }
                 _ => None,
