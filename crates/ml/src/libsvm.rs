@@ -98,7 +98,7 @@ pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Resul
         let label = finite(label).ok_or_else(|| bad(format!("{label:?} is no label")))?;
         let mut last = 0;
         for word in words {
-            let (index, number) = entry(word).map_err(|reason| bad(reason))?;
+            let (index, number) = entry(word).map_err(&bad)?;
             if index <= last {
                 return Err(bad(format!("index {index} follows {last}")));
             }

@@ -38,7 +38,7 @@ pub(super) fn generate(params: &SgdParams) -> Result<Examples> {
             score += *number * weights[*index as usize];
         }
         let is_positive = match random.unit() < NOISE {
-            true => random.next_u64() % 2 == 0,
+            true => random.next_u64().is_multiple_of(2),
             false => score > 0.0,
         };
         examples.push_sparse(if is_positive { 1.0 } else { -1.0 }, &row)?;

@@ -292,7 +292,8 @@ impl World {
             self.violation = Some(format!("{task:?} runs {runs} times"));
         }
         self.tell(worker, LocalEvent::Ended(task));
-        if task.epoch.0 % self.conditions.checkpoint_every == 0 && task.epoch > self.committed {
+        let is_due = task.epoch.0.is_multiple_of(self.conditions.checkpoint_every);
+        if is_due && task.epoch > self.committed {
             self.save(task, result);
         }
     }

@@ -103,7 +103,7 @@ fn acks(settings: &CheckSettings, lines: &mut Vec<String>) -> Verdict {
         let mut outcomes: Vec<(u64, bool)> = messages
             .iter()
             .enumerate()
-            .map(|(at, message)| (*message, at % 2 == 0))
+            .map(|(at, message)| (*message, at.is_multiple_of(2)))
             .collect();
         // A message of an earlier process.
         outcomes.push((u64::MAX - 1, true));

@@ -293,7 +293,7 @@ fn a_spout_in_a_process_gets_acks_and_emits_failed_messages_again() {
             let (noted, tried) = (Arc::clone(&noted), Arc::clone(&failures));
             each(move |instance, tuple, _| {
                 let number = tuple.int("number")? as u64;
-                if tried.load(Ordering::Relaxed) < 50 && number % 7 == 0 {
+                if tried.load(Ordering::Relaxed) < 50 && number.is_multiple_of(7) {
                     tried.fetch_add(1, Ordering::Relaxed);
                     return Err(ardea_topology::Failure::new("not yet"));
                 }

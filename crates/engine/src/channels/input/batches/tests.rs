@@ -158,7 +158,7 @@ fn deliver(streams: &[Vec<(u64, u32, bool, bool)>], choices: &[usize]) -> Vec<St
         if let Some(at) = ready {
             senders[at].send(left[at].pop_front().unwrap());
         }
-        if ready.is_none() || choose() % 3 == 0 {
+        if ready.is_none() || choose().is_multiple_of(3) {
             let before = senders.iter_mut().any(QueueSender::has_room);
             seen.extend(events(&mut set));
             let after = senders.iter_mut().any(QueueSender::has_room);
