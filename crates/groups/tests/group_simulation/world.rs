@@ -292,7 +292,10 @@ impl World {
             self.violation = Some(format!("{task:?} runs {runs} times"));
         }
         self.tell(worker, LocalEvent::Ended(task));
-        let is_due = task.epoch.0.is_multiple_of(self.conditions.checkpoint_every);
+        let is_due = task
+            .epoch
+            .0
+            .is_multiple_of(self.conditions.checkpoint_every);
         if is_due && task.epoch > self.committed {
             self.save(task, result);
         }
