@@ -157,7 +157,11 @@ fn processes_train_the_same_model_and_send_fewer_bytes_for_sparse_updates() {
                         row.sort_unstable();
                         row.dedup();
                         let row: Vec<_> = row.into_iter().map(|index| (index, 0.2)).collect();
-                        let label = if row[0].0.is_multiple_of(2) { 1.0 } else { -1.0 };
+                        let label = if row[0].0.is_multiple_of(2) {
+                            1.0
+                        } else {
+                            -1.0
+                        };
                         wide.push_sparse(label, &row).unwrap();
                     }
                     let classifier = LinearClassifier::svm().batch(32).iterations(50);
