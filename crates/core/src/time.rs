@@ -179,7 +179,7 @@ pub struct MicroBatch(pub u64);
 impl MicroBatch {
     /// Returns the next micro-batch.
     pub const fn next(self) -> MicroBatch {
-        MicroBatch(self.0 + 1)
+        MicroBatch(self.0.saturating_add(1))
     }
 }
 

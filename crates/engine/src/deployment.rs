@@ -7,6 +7,7 @@ use ardea_core::{Error, ErrorCode, Result, Waker};
 
 use crate::executor::threads::Threads;
 use crate::job::JobShared;
+use crate::micro_batch::BatchClock;
 use crate::planning::overwrite_check::refuse_overwriting;
 use crate::planning::wiring::Wiring;
 use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, ModeChoice, RemoteEdges};
@@ -50,11 +51,16 @@ impl Deployment {
         let (dag, plan) = (&wiring.dag, Arc::new(wiring.plan.clone()));
         refuse_overwriting(dag, |vertex| layout.routes.parallelism(vertex))?;
         let mode = match &crossings {
-            Some(_) => ModeChoice::of_part(&threads.config)?,
+            Some(_) => ModeChoice::of_part(dag, &threads.config, config.guarantee)?,
             None => ModeChoice::of(dag, &threads.config)?,
         };
         config.check_mode(&mode)?;
-        let job = JobShared::new(&config, threads.clock.clone(), mode.batches);
+        let clock = &threads.clock;
+        let batches = mode.batches.map(|batches| match &crossings {
+            Some(_) => BatchClock::by_wall_clock(batches, clock),
+            None => BatchClock::from_now(batches, clock),
+        });
+        let job = JobShared::new(&config, clock.clone(), batches);
         if begin == StartMode::Paused {
             job.signals.pause();
         }

@@ -16,7 +16,7 @@ use crate::executor::worker_shared::TaskletWaker;
 use crate::micro_batch::BatchClock;
 use crate::panics::quietly;
 use crate::snapshotting::{EpochOutcome, SnapshotIo};
-use crate::{ExecutionPlan, JobConfig, MicroBatchConfig};
+use crate::{ExecutionPlan, JobConfig};
 
 #[cfg(not(loom))]
 mod interrupts;
@@ -114,11 +114,7 @@ pub(crate) struct NewMember {
 }
 
 impl JobShared {
-    pub(crate) fn new(
-        config: &JobConfig,
-        clock: Clock,
-        batches: Option<MicroBatchConfig>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(config: &JobConfig, clock: Clock, batches: Option<BatchClock>) -> Arc<Self> {
         let restored = config
             .snapshots
             .source
@@ -134,7 +130,7 @@ impl JobShared {
             origins: Arc::default(),
             guarantee: config.guarantee,
             snapshots: config.snapshots.clone(),
-            batches: batches.map(|config| Arc::new(BatchClock::new(config, clock.now()))),
+            batches: batches.map(Arc::new),
             clock,
             urgent: AtomicUsize::new(0),
             epochs_wanted: AtomicU64::new(last_epoch.0),
@@ -150,10 +146,7 @@ impl JobShared {
     /// Registers tasklets before they start, and counts those with an urgent input.
     pub(crate) fn join(&self, joining: Vec<NewMember>) {
         let urgent = joining.iter().filter(|tasklet| tasklet.is_urgent).count();
-        let before = self.urgent.fetch_add(urgent, Ordering::SeqCst);
-        if let Some(batches) = self.batches.as_ref().filter(|_| before + urgent == 0) {
-            batches.open();
-        }
+        self.urgent.fetch_add(urgent, Ordering::SeqCst);
         let mut outcome = self.outcome();
         let mut members = self.members();
         for tasklet in joining {
@@ -335,8 +328,7 @@ impl JobShared {
         self.forward_epochs();
     }
 
-    /// Forwards requested epochs to the sources, and lets them end micro-batches, unless an urgent
-    /// input is open. A request
+    /// Forwards requested epochs to the sources, unless an urgent input is open. A request
     /// increments `epochs_wanted`, then reads `urgent`; the end of the last urgent input decrements
     /// `urgent`, then reads `epochs_wanted`. All four accesses are sequentially consistent, so at
     /// least one side sees the other.
@@ -344,9 +336,8 @@ impl JobShared {
         if self.urgent.load(Ordering::SeqCst) > 0 {
             return;
         }
-        let batches_begin = self.batches.as_ref().is_some_and(|batches| batches.open());
         let wanted = Epoch(self.epochs_wanted.load(Ordering::SeqCst));
-        if self.signals.request_barriers(wanted) | batches_begin {
+        if self.signals.request_barriers(wanted) {
             self.wake_all();
         }
     }

@@ -123,6 +123,8 @@ pub(crate) struct ProcessorStage {
     snapshots: Option<Box<SnapshotState>>,
     /// True if the stage was not called since the latest snapshot, which thus equals its state.
     is_at_snapshot: bool,
+    /// True if records may be processed before all state is restored.
+    restores_lazily: bool,
     /// Present during and after a lazy restore.
     lazy_restore: Option<Box<LazyRestore>>,
 }
@@ -165,6 +167,7 @@ impl ProcessorStage {
             batches: None,
             snapshots: None,
             is_at_snapshot: false,
+            restores_lazily: kind == Kind::Step,
             lazy_restore: None,
         }
     }
@@ -469,6 +472,10 @@ impl ProcessorStage {
 
     /// Calls the current callback; when it is done, advances to the next phase.
     fn call(&mut self) -> Result<bool> {
+        if let Phase::BatchEnd(batch, waited) = self.phase {
+            // The processor is not called, so its state remains that of its snapshot.
+            return self.end_batch_of_step(batch, waited);
+        }
         self.is_at_snapshot = false;
         let outbox = &mut self.outbox;
         let (progress, next) = match self.phase {
@@ -500,9 +507,8 @@ impl ProcessorStage {
                 (self.code.handle(Callback::EdgeDone(input), outbox)?, next)
             }
             Phase::Epoch(epoch) => return self.end_epoch(epoch),
-            Phase::BatchEnd(batch, waited) => return Ok(self.end_batch_of_step(batch, waited)),
             Phase::Completing => return self.complete(),
-            Phase::Reading | Phase::Done => (Progress::NONE, self.phase),
+            Phase::Reading | Phase::BatchEnd(..) | Phase::Done => (Progress::NONE, self.phase),
         };
         if progress.done {
             self.has_ended |= matches!(self.phase, Phase::EdgeDone { last: true, .. });

@@ -60,8 +60,8 @@ pub(super) fn add_states(
     }
 }
 
-/// Refuses a job that can't keep its guarantee: its checkpoint folder is not shared by all
-/// processes, or a step can't snapshot its state.
+/// Returns the guarantee of a job. Refuses a job that can't keep it: its checkpoint folder is not
+/// shared by all processes, or a step can't snapshot its state.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] and [`ErrorCode::InvalidJob`].
@@ -69,11 +69,13 @@ pub(super) fn check_guarantee(
     dag: &Dag,
     settings: &BTreeMap<String, String>,
     job: &JobRef,
-) -> Result<()> {
-    match CheckpointConfig::by(settings, job)? {
-        Some(promise) => check_steps(dag, promise.survival.promised()),
-        None => Ok(()),
-    }
+) -> Result<Guarantee> {
+    let Some(promise) = CheckpointConfig::by(settings, job)? else {
+        return Ok(Guarantee::None);
+    };
+    let guarantee = promise.survival.promised();
+    check_steps(dag, guarantee)?;
+    Ok(guarantee)
 }
 
 fn check_steps(dag: &Dag, guarantee: Guarantee) -> Result<()> {
@@ -110,7 +112,7 @@ mod tests {
         }
     }
 
-    fn check(settings: &[(&str, &str)]) -> Result<()> {
+    fn check(settings: &[(&str, &str)]) -> Result<Guarantee> {
         let mut dag = Dag::new();
         dag.vertex(Vertex::new("step", supplier(|| Forgetful)));
         let settings = settings.iter();

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use ardea_config::Resolved;
 use ardea_coordination::control::{JobDefinition, JobRef, ProgramRef};
 use ardea_coordination::packing::{JobDemand, PackingPlan, PackingPolicies};
-use ardea_core::{Error, ErrorCode, Result};
-use ardea_engine::{Job, Parallelisms};
+use ardea_core::{Dag, Error, ErrorCode, Guarantee, Result};
+use ardea_engine::{ExecutionMode, Job, ModeChoice, NodeConfig, Parallelisms};
 use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_cluster_setting};
 use ardea_scheduler::SLURM_OPTIONS;
 
@@ -18,6 +18,9 @@ use super::check::check_settings;
 use super::demand::demand;
 use super::guarantee_check::{add_states, check_guarantee, make_folders_absolute};
 use super::locality_check::check_locality;
+
+/// The setting of the execution mode.
+const MODE: &str = "mode";
 
 /// A job to submit, with its program, files and arguments.
 pub struct SubmissionSpec {
@@ -56,6 +59,25 @@ impl SubmissionSpec {
     }
 }
 
+/// Chooses the execution mode of the job; `None` if it is the default.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] if the job cannot run on a cluster in the configured mode.
+fn choose_mode(dag: &Dag, settings: &Resolved, guarantee: Guarantee) -> Result<Option<ModeChoice>> {
+    // The schema of a benchmark may lack the settings of nodes.
+    if settings.value(MODE).is_none() {
+        return Ok(None);
+    }
+    let choice = ModeChoice::of_part(dag, &NodeConfig::from_settings(settings)?, guarantee)?;
+    Ok(Some(choice).filter(|choice| choice.wanted != ExecutionMode::Continuous))
+}
+
+/// Returns the reasons for the mode of a job, if the mode may not be the expected one.
+fn notice_of_mode(mode: &ModeChoice) -> Option<String> {
+    let reasons = mode.objections.join("; ");
+    (!reasons.is_empty()).then(|| format!("mode={}: {reasons}", mode.name()))
+}
+
 /// Returns the path of this program, even if its file has been replaced.
 fn own_program() -> Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
@@ -92,6 +114,8 @@ pub struct Prepared {
     request: SubmitRequest,
     /// Notices about arguments that name a file here, but no file in a container.
     strays: Vec<String>,
+    /// A notice about the execution mode.
+    mode: Option<String>,
 }
 
 impl Prepared {
@@ -116,7 +140,7 @@ impl Prepared {
         let mut demand = demand(name, &program.dag, cluster.instance)?;
         let of_the_job = of_the_job(settings)?;
         add_states(&program.dag, &of_the_job, &mut demand)?;
-        let request = SubmitRequest {
+        let mut request = SubmitRequest {
             definition: JobDefinition {
                 job: JobRef {
                     cluster: cluster.name.clone(),
@@ -140,10 +164,16 @@ impl Prepared {
         let plan = pack(&request, &modules.managers)?;
         check_locality(&program.dag, &plan)?;
         let definition = &request.definition;
-        check_guarantee(&program.dag, &definition.settings, &definition.job)?;
+        let guarantee = check_guarantee(&program.dag, &definition.settings, &definition.job)?;
+        let mode = choose_mode(&program.dag, settings, guarantee)?;
+        if let Some(mode) = &mode {
+            let chosen = mode.name().to_string();
+            request.definition.settings.insert(MODE.into(), chosen);
+        }
         Ok(Prepared {
             demand,
             plan,
+            mode: mode.as_ref().and_then(notice_of_mode),
             strays: strays(&wanted.arguments, &files),
             files,
             request,
@@ -156,15 +186,22 @@ impl Prepared {
     }
 
     /// Returns a notice if the job gets fewer containers than requested, because each needs an
-    /// instance.
+    /// instance, and one about its execution mode.
     pub fn notice(&self) -> Option<String> {
-        let asked = self.request.packing.containers?.get() as usize;
+        let asked = self
+            .request
+            .packing
+            .containers
+            .map(|asked| asked.get() as usize);
         let (packed, instances) = (self.plan.containers().len(), self.plan.instance_count());
-        (packed < asked).then(|| {
+        let containers = asked.filter(|asked| packed < *asked).map(|asked| {
             format!(
                 "job.containers={asked} is more than needed: {instances} instances are in {packed} containers"
             )
-        })
+        });
+        let notices = [containers, self.mode.clone()];
+        let notices: Vec<String> = notices.into_iter().flatten().collect();
+        (!notices.is_empty()).then(|| notices.join("; "))
     }
 
     /// Returns a notice if arguments name files here that containers don't have under that name:

@@ -78,7 +78,7 @@ pub struct NexmarkParams {
     /// the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-    /// Execution mode: continuous, or micro-batch in one process
+    /// Execution mode: continuous or micro-batch; the latter requires a guarantee with several processes
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "continuous")]
     pub mode: ExecutionMode,
     /// Length of micro-batches
@@ -110,8 +110,10 @@ impl NexmarkParams {
         }
         check_positive("--checkpoint-interval", self.checkpoint_interval)?;
         check_positive("--epoch", self.epoch)?;
-        if self.is_micro_batch() && self.workers > 1 {
-            return wrong("micro-batches run in one process: give one worker".into());
+        if self.is_micro_batch() && self.workers > 1 && !self.guarantee.keeps_state() {
+            return wrong(
+                "micro-batches in several processes require a guarantee: give --guarantee".into(),
+            );
         }
         check_threads(self.threads)?;
         check_duration(self.duration)
@@ -143,6 +145,8 @@ impl NexmarkParams {
         );
         settings.push(format!("spin={}", format_duration(self.spin)));
         settings.push(format!("latency={}", format_duration(self.latency)));
+        settings.push(format!("mode={}", self.mode.name()));
+        settings.push(format!("micro_batch.epoch={}", format_duration(self.epoch)));
         settings
     }
 

@@ -229,6 +229,23 @@ pub fn what_is_published_is_the_same_over_other_numbers_of_workers() {
     job.stop();
 }
 
+pub fn what_is_published_in_micro_batches_is_the_same_whatever_happens() {
+    let options = format!("{EXACTLY_ONCE} --set mode=micro-batch");
+    let job = GuaranteedJob::begun(ENDLESS, 1_000, &options);
+    let arena = &job.arena;
+    job.until_more();
+    for vertex in ["numbers", "counts"] {
+        let batches = || arena.metric("tally", vertex, "ardea_micro_batches_total");
+        arena.until("micro-batches end", || batches() > 0.0);
+    }
+    job.kill_worker(1, kill);
+    arena.succeed("update tally counts=3");
+    arena.succeed("rescale tally --workers 2");
+    job.until_more();
+    job.kill_worker(2, kill);
+    job.stop();
+}
+
 pub fn the_checkpoints_of_a_job_are_shown_and_checked() {
     let job = GuaranteedJob::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;

@@ -407,7 +407,11 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
         "ARD-301",
     );
     let mode = "submit count.yaml --name batches --set mode=micro-batch";
-    fails(&served, mode, 2, "runs in one process only");
+    fails(&served, mode, 2, "requires a guarantee");
+    let auto = served.succeed("submit count.yaml --name auto --set mode=auto --detach");
+    assert!(auto.contains("mode=continuous: "), "{auto}");
+    let described = json(&served.succeed("describe auto --json"));
+    assert_eq!(described["settings"]["mode"], "continuous");
     fails(&served, "submit nothing.yaml", 3, "ARD-301");
     fails(&served, "submit nothing", 3, "ardea::main");
     fs::write(served.folder.path().join("access.log"), "GET /").unwrap();

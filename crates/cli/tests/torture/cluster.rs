@@ -48,6 +48,8 @@ const SETTINGS: [&str; 7] = [
 /// The parameters of the job's program.
 pub struct Program {
     pub arguments: Vec<String>,
+    /// Its execution mode.
+    pub mode: &'static str,
     /// The location of its checkpoints: a folder, or a part of a bucket.
     pub kept: String,
 }
@@ -243,6 +245,8 @@ impl Cluster {
         command
             .arg("--set")
             .arg(format!("checkpoints.folder={}", program.kept))
+            .arg("--set")
+            .arg(format!("mode={}", program.mode))
             .args(SETTINGS.iter().flat_map(|setting| ["--set", setting]))
             .args(self.settings("submitter", own))
             .arg("--")

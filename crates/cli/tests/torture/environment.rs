@@ -44,7 +44,7 @@ impl TestEnvironment {
         seed: u64,
         land: HostNetwork,
         folder: &Path,
-        has_bucket: bool,
+        (has_bucket, has_batches): (bool, bool),
     ) -> Result<Self, Skipped> {
         let own = land.own_address().parse().expect("an address");
         let services = Services::start(own, has_bucket)?;
@@ -63,6 +63,10 @@ impl TestEnvironment {
             kept: services
                 .bucket()
                 .unwrap_or_else(|| disk.path().display().to_string()),
+            mode: match has_batches {
+                true => "micro-batch",
+                false => "continuous",
+            },
         };
         cluster.submit(&program);
         let mut world = TestEnvironment {

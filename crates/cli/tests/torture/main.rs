@@ -100,11 +100,20 @@ const TESTS: &[Test] = &[
         name: "what_comes_out_is_the_same_whatever_goes_wrong",
         run: what_comes_out_is_the_same_whatever_goes_wrong,
     },
+    Test {
+        name: "what_comes_out_is_the_same_in_micro_batches_whatever_goes_wrong",
+        run: what_comes_out_is_the_same_in_micro_batches_whatever_goes_wrong,
+    },
 ];
 
 /// Runs a short torture test on this machine's own network, with a random seed, which is printed.
 fn what_comes_out_is_the_same_whatever_goes_wrong() {
     assert!(run::run(&RunOptions::short()), "see above");
+}
+
+/// As above, with `mode=micro-batch`.
+fn what_comes_out_is_the_same_in_micro_batches_whatever_goes_wrong() {
+    assert!(run::run(&RunOptions::short_in_batches()), "see above");
 }
 
 fn main() -> ExitCode {

@@ -27,6 +27,8 @@ pub struct RunOptions {
     has_networks: bool,
     /// True if checkpoints are in a bucket.
     has_bucket: bool,
+    /// True if the job runs in micro-batches.
+    has_batches: bool,
     /// True if the plan is only printed.
     only_plan: bool,
     /// True if all files are retained even after a success.
@@ -41,8 +43,17 @@ impl RunOptions {
             faults: FEW,
             has_networks: false,
             has_bucket: false,
+            has_batches: false,
             only_plan: false,
             keeps: false,
+        }
+    }
+
+    /// Returns the options of a short run in micro-batches.
+    pub fn short_in_batches() -> Self {
+        RunOptions {
+            has_batches: true,
+            ..RunOptions::short()
         }
     }
 
@@ -52,6 +63,15 @@ impl RunOptions {
         (wish.faults, wish.has_networks) = (MANY, true);
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
+            if word == "--mode" {
+                wish.has_batches = match words.next().as_deref() {
+                    Some("micro-batch") => true,
+                    Some("continuous") => false,
+                    _ => return Err("--mode is continuous or micro-batch".into()),
+                };
+                is_told = true;
+                continue;
+            }
             let mut number = || {
                 let next = words.next().ok_or(format!("{word} wants a number"))?;
                 next.parse().map_err(|_| format!("{next:?} is no number"))
@@ -76,8 +96,13 @@ impl RunOptions {
     fn again(&self) -> String {
         let here = if self.has_networks { "" } else { " --here" };
         let bucket = if self.has_bucket { " --bucket" } else { "" };
+        let mode = if self.has_batches {
+            " --mode micro-batch"
+        } else {
+            ""
+        };
         let (seed, faults) = (self.seed, self.faults);
-        format!("make torture ARGS=\"--seed {seed} --faults {faults}{here}{bucket}\"")
+        format!("make torture ARGS=\"--seed {seed} --faults {faults}{here}{bucket}{mode}\"")
     }
 }
 
@@ -140,7 +165,8 @@ fn begin(wish: &RunOptions, folder: &Path) -> Result<TestEnvironment, Skipped> {
         }
         None => HostNetwork::here(),
     };
-    TestEnvironment::begin(wish.seed, land, folder, wish.has_bucket)
+    let modes = (wish.has_bucket, wish.has_batches);
+    TestEnvironment::begin(wish.seed, land, folder, modes)
 }
 
 fn tell(wish: &RunOptions, world: &mut TestEnvironment) {

@@ -42,12 +42,6 @@ impl Default for MicroBatchConfig {
     }
 }
 
-const MODES: [(&str, ExecutionMode); 3] = [
-    ("continuous", ExecutionMode::Continuous),
-    ("micro-batch", ExecutionMode::MicroBatch),
-    ("auto", ExecutionMode::Auto),
-];
-
 pub(super) const MODE: Setting = Setting {
     key: "mode",
     kind: Kind::Choice(&["continuous", "micro-batch", "auto"]),
@@ -81,17 +75,20 @@ pub(super) const RECORDS: Setting = Setting {
 impl ExecutionMode {
     /// Returns the word for this mode in settings.
     pub fn name(self) -> &'static str {
-        let mut modes = MODES.iter();
-        modes
-            .find(|(_, mode)| *mode == self)
-            .map_or("", |(name, _)| name)
+        match self {
+            ExecutionMode::Continuous => "continuous",
+            ExecutionMode::MicroBatch => "micro-batch",
+            ExecutionMode::Auto => "auto",
+        }
     }
 
     /// Reads the setting `mode`.
     pub(super) fn from_settings(resolved: &Resolved) -> Result<Self> {
-        let word = resolved.choice(MODE.key)?;
-        let mode = MODES.iter().find(|(name, _)| *name == word);
-        Ok(mode.map_or_else(ExecutionMode::default, |(_, mode)| *mode))
+        Ok(match resolved.choice(MODE.key)? {
+            "micro-batch" => ExecutionMode::MicroBatch,
+            "auto" => ExecutionMode::Auto,
+            _ => ExecutionMode::Continuous,
+        })
     }
 }
 

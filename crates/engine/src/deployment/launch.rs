@@ -124,7 +124,8 @@ impl Launch {
             let (code, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
             let desk = self.snapshot_state(name, place, begins && taken.is_none())?;
             let stage = ProcessorStage::new(code, context, inputs, outputs, kind, woken);
-            let stage = stage.with_batches(self.job.batches.as_ref());
+            let feeds_urgent = self.to_their_end.contains(&id);
+            let stage = stage.with_batches(self.job.batches.as_ref(), feeds_urgent);
             let stage = match desk {
                 Some(desk) => stage.with_snapshots(desk),
                 None => stage,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use ardea_core::{Dag, Error, ErrorCode, Result};
+use ardea_core::{Dag, Error, ErrorCode, Guarantee, Result};
 
 use crate::{ExecutionMode, MicroBatchConfig, NodeConfig};
 
@@ -73,23 +73,29 @@ impl ModeChoice {
         }
     }
 
-    /// Chooses the mode of a part of a job that is spread over several processes.
+    /// Chooses the mode of a job that is spread over several processes. Without a guarantee these
+    /// do not return to a common state after the loss of one, so its micro-batch would never end.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if micro-batches are configured.
-    pub fn of_part(config: &NodeConfig) -> Result<Self> {
+    /// As [`of`](Self::of); [`ErrorCode::InvalidJob`] if micro-batches are configured without a
+    /// guarantee.
+    pub fn of_part(dag: &Dag, config: &NodeConfig, guarantee: Guarantee) -> Result<Self> {
+        let mut choice = ModeChoice::of(dag, config)?;
+        if guarantee.keeps_state() {
+            return Ok(choice);
+        }
         if config.mode == ExecutionMode::MicroBatch {
             return Err(Error::new(
                 ErrorCode::InvalidJob,
-                "the job has mode=micro-batch, which runs in one process only",
+                "mode=micro-batch on a cluster requires a guarantee: a lost worker would hold the micro-batches of the others",
             )
-            .hint("run the job without a cluster, or set mode=continuous"));
+            .hint("set guarantee=exactly-once or at-least-once, or mode=continuous"));
         }
-        Ok(ModeChoice {
-            wanted: config.mode,
-            batches: None,
-            objections: vec!["the job is spread over several processes".into()],
-        })
+        if choice.batches.take().is_some() {
+            let why = "a job on a cluster without a guarantee goes on after the loss of a worker";
+            choice.objections.push(why.into());
+        }
+        Ok(choice)
     }
 }
 
@@ -189,10 +195,28 @@ mod tests {
     }
 
     #[test]
-    fn micro_batches_without_length_and_on_clusters_are_refused() {
-        let mut config = config(ExecutionMode::MicroBatch, Duration::ZERO);
-        let error = ModeChoice::of_part(&config).unwrap_err();
+    fn a_cluster_requires_a_guarantee_for_micro_batches() {
+        let dag = dag(None, None);
+        let choose = |mode, guarantee| {
+            let config = config(mode, Duration::from_secs(1));
+            ModeChoice::of_part(&dag, &config, guarantee)
+        };
+        let error = choose(ExecutionMode::MicroBatch, Guarantee::None).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidJob);
+        let auto = choose(ExecutionMode::Auto, Guarantee::None).unwrap();
+        assert!(
+            auto.batches.is_none() && auto.objections.len() == 1,
+            "{auto}"
+        );
+        for mode in [ExecutionMode::Auto, ExecutionMode::MicroBatch] {
+            let choice = choose(mode, Guarantee::AtLeastOnce).unwrap();
+            assert!(choice.batches.is_some() && choice.objections.is_empty());
+        }
+    }
+
+    #[test]
+    fn micro_batches_without_length_are_refused() {
+        let mut config = config(ExecutionMode::MicroBatch, Duration::ZERO);
         config.micro_batch.epoch = Duration::ZERO;
         let error = ModeChoice::of(&dag(None, None), &config).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);

@@ -1,6 +1,6 @@
 //! The step at the sending end of an edge to another process.
 
-use ardea_core::{Chunk, Inbox, Marker, Ordinal, Progress, Result, Timestamp};
+use ardea_core::{Chunk, Inbox, Marker, MicroBatch, Ordinal, Progress, Result, Timestamp};
 
 use super::ends::SendEnd;
 use crate::stage::Callback;
@@ -48,6 +48,12 @@ impl Sending {
             true => Progress::DONE,
             false => Progress::NONE,
         })
+    }
+
+    /// Sends the end of a micro-batch. Returns false if it cannot be sent now.
+    pub(crate) fn end_batch(&mut self, batch: MicroBatch) -> Result<bool> {
+        self.send_idle()?;
+        self.end.mark(Marker::BatchEnd(batch))
     }
 
     /// Ends the stream. Done only if the end is not needed any more, because the end of the stream

@@ -2,8 +2,8 @@
 //! process.
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, Marker, NoState, Ordinal, Outbox, Processor,
-    Progress, Result, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Marker, MicroBatch, NoState, Ordinal, Outbox,
+    Processor, Progress, Result, Timestamp, Watermark,
 };
 
 use crate::remote::{Receiving, Sending};
@@ -135,6 +135,18 @@ impl Code {
             Some(sending) => sending.on_latency(born).map(|()| true),
             None => self.defer(Marker::Latency(born)),
         }
+    }
+
+    /// Passes the end of a micro-batch on: to another process, behind records that are in another
+    /// process, or to the outbox. Returns false if it cannot be sent now; called again then.
+    pub(super) fn end_batch(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<bool> {
+        if let Some(sending) = self.sending() {
+            return sending.end_batch(batch);
+        }
+        if !self.defer(Marker::BatchEnd(batch))? {
+            outbox.marker(Marker::BatchEnd(batch));
+        }
+        Ok(true)
     }
 
     /// Lets the processor defer a marker behind records in another process. Returns true if it

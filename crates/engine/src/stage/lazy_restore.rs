@@ -96,9 +96,8 @@ impl ProcessorStage {
                 returning.is_idle = false;
                 Some(event)
             }
-            // A later end includes it, when the records that were set aside are processed.
-            Event::BatchEnd(..) => None,
-            Event::Latency(_) => Some(event),
+            // Micro-batches exclude a lazy restore.
+            Event::BatchEnd(..) | Event::Latency(_) => Some(event),
         }
     }
 

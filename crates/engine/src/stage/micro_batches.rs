@@ -3,22 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Marker, MicroBatch, OutboxRuntime};
+use ardea_core::{Marker, MicroBatch, OutboxRuntime, Result};
 
 use super::{Phase, ProcessorStage};
 use crate::micro_batch::{BatchClock, SourceBatches};
 
 impl ProcessorStage {
-    /// Lets a source divide its records into micro-batches.
-    pub(crate) fn with_batches(mut self, clock: Option<&Arc<BatchClock>>) -> Self {
-        let clock = clock.filter(|_| self.is_source());
+    /// Lets the stage process micro-batches, if there is a `clock`, and a source end them unless it
+    /// `feeds_urgent` inputs. An end of such a source would wait for inputs that are not read yet.
+    ///
+    /// The state is then restored whole before the first record: the order of records that wait for
+    /// state would not follow from the input alone.
+    pub(crate) fn with_batches(
+        mut self,
+        clock: Option<&Arc<BatchClock>>,
+        feeds_urgent: bool,
+    ) -> Self {
+        self.restores_lazily &= clock.is_none();
+        let clock = clock.filter(|_| self.is_source() && !feeds_urgent);
         self.batches = clock.map(|clock| Box::new(SourceBatches::new(Arc::clone(clock))));
         self
     }
 
     /// Returns the time at which a source ends a micro-batch by itself.
     pub(crate) fn batch_deadline(&self) -> Option<Duration> {
-        self.batches.as_ref()?.deadline()
+        // In other phases the source ends none.
+        let batches = self.batches.as_ref();
+        let batches = batches.filter(|_| self.phase == Phase::Completing)?;
+        Some(batches.deadline())
     }
 
     /// Ends the micro-batch of a source if it is due, or if it has begun and a barrier follows.
@@ -34,28 +46,30 @@ impl ProcessorStage {
         };
         let Some(batch) = due else { return false };
         batches.end(batch, records);
-        self.end_batch(batch, Duration::ZERO);
+        self.context.metrics.count_batch(Duration::ZERO);
+        self.outbox.marker(Marker::BatchEnd(batch));
         true
     }
 
     /// Passes the end of a micro-batch on when the processor has written the output that found no
     /// room before, for which it has requested a call. Returns true if the micro-batch has ended.
-    pub(super) fn end_batch_of_step(&mut self, batch: MicroBatch, waited: Duration) -> bool {
+    pub(super) fn end_batch_of_step(
+        &mut self,
+        batch: MicroBatch,
+        waited: Duration,
+    ) -> Result<bool> {
         let requests = [self.wake_at, self.outbox.take_wake_at()];
         self.wake_at = requests.into_iter().flatten().min();
         let now = self.context.clock.now();
         if self.owes_wake || self.wake_at.is_some_and(|deadline| deadline <= now) {
-            return false;
+            return Ok(false);
         }
-        self.end_batch(batch, waited);
-        self.phase = Phase::Reading;
-        true
-    }
-
-    /// Passes the end of a micro-batch on.
-    pub(super) fn end_batch(&mut self, batch: MicroBatch, waited: Duration) {
+        if !self.code.end_batch(batch, &mut self.outbox)? {
+            return Ok(false);
+        }
         self.context.metrics.count_batch(waited);
-        self.outbox.marker(Marker::BatchEnd(batch));
+        self.phase = Phase::Reading;
+        Ok(true)
     }
 
     /// Before a call of a source: limits its records to those that its micro-batch has room for.

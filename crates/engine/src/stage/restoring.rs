@@ -147,7 +147,7 @@ impl ProcessorStage {
         let Some(restoring) = &mut desk.restoring else {
             return Ok(had_all);
         };
-        restoring.choose(self.code.state(), self.kind == Kind::Step);
+        restoring.choose(self.code.state(), self.restores_lazily);
         if restoring.has_all {
             if self
                 .lazy_restore

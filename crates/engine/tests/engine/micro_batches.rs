@@ -1,15 +1,20 @@
 //! Micro-batches: their order, their ends without records, and the settings that they refuse.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ardea_core::InstanceContext;
-use ardea_core::{Dag, Edge, ErrorCode, Ordinal, Outbox, Progress, Routing, Timestamp, Watermark};
+use ardea_core::{
+    Dag, Edge, Epoch, ErrorCode, InstanceContext, Ordinal, Outbox, Processor, Progress, Result,
+    Routing, Timestamp, Watermark,
+};
 use ardea_engine::{
     ExecutionMode, JobConfig, MicroBatchConfig, Node, NodeConfig, OnInstanceFailure,
 };
 
 use crate::processors::{
     Journal, Saw, completes, config, emit, endless, numbers, over, relay, silence, source, until,
+    vertex,
 };
 
 /// Long enough to never end within a test.
@@ -135,6 +140,68 @@ fn an_epoch_ends_on_all_instances_between_micro_batches() {
     }
     job.drain();
     over(&job);
+}
+
+/// A source that ends its epochs when it may, and counts the calls for it.
+struct Slow {
+    may_end: Arc<AtomicBool>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Processor for Slow {
+    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        Ok(Progress::NONE)
+    }
+
+    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Ok(match self.may_end.load(Ordering::SeqCst) {
+            true => Progress::DONE,
+            false => Progress::NONE,
+        })
+    }
+}
+
+#[test]
+fn a_source_that_waits_for_the_end_of_an_epoch_is_not_called_for_micro_batches() {
+    let (may_end, calls) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+    let (mut dag, mut other) = (Dag::new(), Dag::new());
+    let (may, counted) = (Arc::clone(&may_end), Arc::clone(&calls));
+    let slow = dag.vertex(vertex("slow", 1, move |_| Slow {
+        may_end: Arc::clone(&may),
+        calls: Arc::clone(&counted),
+    }));
+    let (journal, ticks) = (Journal::default(), Journal::default());
+    let to = dag.vertex(journal.vertex("to", 1));
+    dag.edge(Edge::between(slow, to));
+    let endless = other.vertex(endless("endless", 1));
+    let ticks = other.vertex(ticks.vertex("ticks", 1));
+    other.edge(Edge::between(endless, ticks));
+    let micro_batch = MicroBatchConfig {
+        epoch: SHORT,
+        records: None,
+    };
+    let node = Node::start(NodeConfig {
+        mode: ExecutionMode::MicroBatch,
+        micro_batch,
+        idle_poll: ENDLESS,
+        ..config(2)
+    });
+    let node = node.unwrap();
+    let job = node.submit(&dag, JobConfig::named("test")).unwrap();
+    job.end_epoch();
+    until("the source is called", || calls.load(Ordering::SeqCst) > 0);
+    let clock = node.submit(&other, JobConfig::named("clock")).unwrap();
+    until("many micro-batches have ended", || {
+        clock.sum("ticks", |counters| counters.batches) > 50
+    });
+    let called = calls.load(Ordering::SeqCst);
+    assert!(called < 10, "called {called} times");
+    may_end.store(true, Ordering::SeqCst);
+    job.cancel();
+    clock.cancel();
+    over(&job);
+    over(&clock);
 }
 
 #[test]

@@ -5,10 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use ardea_core::{Chunk, ChunkCodec, Clock, Dag, EdgeId, Marker, Result, Waker, Watermark};
+use ardea_core::{
+    Chunk, ChunkCodec, Clock, Dag, EdgeId, Guarantee, Marker, Result, Waker, Watermark,
+};
 use ardea_engine::{
-    Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, ReceiveEnd, RemoteEdges,
-    RemoteItem, SendEnd, Site, StartMode, StreamState, chains,
+    Deployment, ExecutionMode, JobConfig, JobStatus, Layout, MicroBatchConfig, Node, NodeConfig,
+    Placement, ReceiveEnd, RemoteEdges, RemoteItem, SendEnd, Site, StartMode, StreamState, chains,
 };
 
 use crate::processors::{config, until};
@@ -237,6 +239,7 @@ pub struct Sites {
     network: Network,
     pub nodes: Vec<Node>,
     pub parts: Vec<Deployment>,
+    guarantee: Guarantee,
     /// True if no site was restarted, so that no record may be lost.
     are_whole: bool,
 }
@@ -257,7 +260,25 @@ impl Sites {
             network: Network::default(),
             nodes: nodes.collect(),
             parts: Vec::new(),
+            guarantee: Guarantee::None,
             are_whole: true,
+        }
+    }
+
+    /// Creates sites that process micro-batches of this length.
+    pub fn in_batches(sites: u32, threads: u32, epoch: Duration) -> Self {
+        let micro_batch = MicroBatchConfig {
+            epoch,
+            records: None,
+        };
+        let config = NodeConfig {
+            mode: ExecutionMode::MicroBatch,
+            micro_batch,
+            ..config(threads)
+        };
+        Sites {
+            guarantee: Guarantee::AtLeastOnce,
+            ..Sites::with(sites, &config)
         }
     }
 
@@ -295,9 +316,13 @@ impl Sites {
     /// Starts a job with this placement: by vertex and instance.
     pub fn deploy(&mut self, dag: &Dag, places: &[Vec<u32>]) {
         for (site, node) in self.nodes.iter().enumerate() {
+            let config = JobConfig {
+                guarantee: self.guarantee,
+                ..JobConfig::named("spread")
+            };
             let part = node.deploy(
                 dag,
-                JobConfig::named("spread"),
+                config,
                 placement(site, places),
                 self.crossings(site),
                 StartMode::Paused,

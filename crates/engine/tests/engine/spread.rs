@@ -1,6 +1,7 @@
 //! A job over several processes behaves as in one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{Dag, Edge, ErrorCode, Routing, Timestamp, VertexId};
 use ardea_engine::{JobConfig, Layout, StartMode, chains};
@@ -9,6 +10,8 @@ use crate::processors::{Journal, Saw, numbers, relay, silence, until};
 use crate::sites::{AnyWhere, Sites, place, placement};
 
 const RECORDS: u64 = 3_000;
+/// Long enough to never end within a test.
+const ENDLESS: Duration = Duration::from_secs(3_600);
 
 fn edge(from: VertexId, to: VertexId, routing: Routing) -> Edge {
     Edge::between(from, to)
@@ -35,6 +38,32 @@ fn graph(routing: &Routing, counts: [u32; 3]) -> (Dag, Journal, Journal) {
 
 #[test]
 fn every_routing_gives_the_same_over_one_two_and_three_sites() {
+    check_routings(|sites| Sites::new(sites, 1));
+}
+
+#[test]
+fn every_routing_gives_the_same_in_micro_batches_of_any_length() {
+    for epoch in [Duration::from_micros(100), ENDLESS] {
+        check_routings(|sites| Sites::in_batches(sites, 1, epoch));
+    }
+}
+
+#[test]
+fn a_step_reads_its_producers_in_turn_over_sites() {
+    for _ in 0..10 {
+        let (dag, _, end) = graph(&Routing::AllToOne, [3, 1, 1]);
+        let mut all = Sites::in_batches(3, 2, ENDLESS);
+        all.deploy(&dag, &[vec![2, 1, 0], vec![1], vec![0]]);
+        all.complete();
+        // The producer at the step's site precedes those of site 0 and 2.
+        let expected = [1, 2, 0]
+            .into_iter()
+            .flat_map(|first| (first..RECORDS).step_by(3));
+        assert_eq!(end.records_of(0), expected.collect::<Vec<u64>>());
+    }
+}
+
+fn check_routings(start: impl Fn(u32) -> Sites) {
     for sites in 1..=3 {
         for (routing, counts) in [
             (Routing::Forward, [3, 3, 3]),
@@ -51,7 +80,7 @@ fn every_routing_gives_the_same_over_one_two_and_three_sites() {
                 next += 1;
                 next % sites
             });
-            let mut all = Sites::new(sites, 1);
+            let mut all = start(sites);
             all.deploy(&dag, &places);
             all.complete();
             let copies = |journal: &Journal, times: u32| {

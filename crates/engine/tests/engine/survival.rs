@@ -9,7 +9,8 @@ use ardea_core::{
     Dag, Epoch, ErrorCode, Guarantee, PARTITION_COUNT, PartitionId, Processor, Routing, Timestamp,
 };
 use ardea_engine::{
-    JobConfig, JobHandle, JobStatus, Node, NodeConfig, OnInstanceFailure, SnapshotIo, StateHandoff,
+    ExecutionMode, JobConfig, JobHandle, JobStatus, MicroBatchConfig, Node, NodeConfig,
+    OnInstanceFailure, SnapshotIo, StateHandoff,
 };
 
 use crate::memory_snapshots::{Checkpoint, Held, MemorySnapshotSink, commit};
@@ -263,6 +264,58 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     assert_eq!(counted(&job), 600);
     commit(&job, &keeper, Some(&*checkpoint), 2, &vertices);
     let expected = Line::new(1_200).expected();
+    until("all is shown", || line.shown.values() == expected);
+    job.cancel();
+    over(&job);
+}
+
+#[test]
+fn a_job_in_micro_batches_restores_all_state_before_it_processes_a_record() {
+    let mut line = Line::new(u64::MAX);
+    line.is_early = true;
+    let vertices = [("numbers", 1), ("counts", 2), ("ledger", 1)];
+    let dag = || line.dag([1, 2, 1], Routing::AllToOne);
+    let micro_batch = MicroBatchConfig {
+        epoch: Duration::from_millis(1),
+        records: None,
+    };
+    let node = Node::start(NodeConfig {
+        mode: ExecutionMode::MicroBatch,
+        micro_batch,
+        idle_poll: Duration::from_millis(1),
+        queue_chunks: 2.try_into().unwrap(),
+        ..config(2)
+    });
+    let (node, keeper) = (node.unwrap(), Arc::new(MemorySnapshotSink::default()));
+    let counted = |job: &JobHandle| job.sum("counts", |metrics| metrics.records_in);
+    line.limit.store(600, Ordering::SeqCst);
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    let job = node.submit(&dag(), config).unwrap();
+    until("all numbers have come", || counted(&job) == 600);
+    let checkpoint = commit(&job, &keeper, None, 1, &vertices);
+    job.cancel();
+    over(&job);
+
+    let keys: Vec<PartitionId> = (0..KEYS).map(|key| PartitionId::of(&key)).collect();
+    let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+    let may_come = Arc::<AtomicBool>::default();
+    let held = Held {
+        checkpoint: Arc::clone(&checkpoint),
+        partition: all.find(|partition| !keys.contains(partition)).unwrap(),
+        may_come: Arc::clone(&may_come),
+    };
+    let mut config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    config.snapshots.source = Some(Arc::new(held));
+    let job = node.submit(&dag(), config).unwrap();
+    line.limit.store(60_000, Ordering::SeqCst);
+    until("the source is blocked", || {
+        job.sum("numbers", |metrics| metrics.records_out) > 0
+    });
+    may_come.store(true, Ordering::SeqCst);
+    until("all numbers have come", || counted(&job) == 59_400);
+    assert_eq!(line.early.load(Ordering::SeqCst), 0);
+    commit(&job, &keeper, Some(&*checkpoint), 2, &vertices);
+    let expected = Line::new(60_000).expected();
     until("all is shown", || line.shown.values() == expected);
     job.cancel();
     over(&job);

@@ -417,6 +417,10 @@ impl SourceControl for ProcessProxyP {
 
 impl MarkerDeferral for ProcessProxyP {
     fn defer(&mut self, marker: Marker) -> Result<bool> {
+        if let Marker::BatchEnd(_) = marker {
+            // The steps of such a job are not deterministic anyway.
+            return Ok(false);
+        }
         if marker == Marker::Idle {
             // The process gets it too, but returns none.
             self.owes_idle = true;

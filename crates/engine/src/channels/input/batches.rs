@@ -24,6 +24,8 @@ use crate::channels::queue::Message;
 pub(super) struct BatchOrder {
     /// The queues in the order in which they are read.
     order: Vec<usize>,
+    /// True if each input has a turn of its own.
+    is_by_input: bool,
     /// The messages that were read ahead, by queue.
     ahead: Vec<ReadAhead>,
     /// The latest micro-batch that has ended.
@@ -52,6 +54,15 @@ impl InputSet {
         self
     }
 
+    /// Lets each input have a turn of its own, where the order of records of different inputs has
+    /// no effect: at the end of an edge to another process, whose inputs are the consumers there.
+    pub(crate) fn in_order_by_input(mut self) -> Self {
+        if let Some(batches) = &mut self.batches {
+            batches.is_by_input = true;
+        }
+        self
+    }
+
     /// Determines the order of the queues, after some were added.
     pub(super) fn arrange_queues(&mut self) {
         let Some(batches) = &mut self.batches else {
@@ -70,25 +81,59 @@ impl InputSet {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let turn = self.turn();
-            self.read_ahead(turn);
-            let index = turn?;
-            let message = self.next_message(index)?;
-            if let Some(event) = self.take(index, message) {
-                return Some(event);
+            let mut turn = self.turn_from(0);
+            let next = loop {
+                let Some(place) = turn else { break None };
+                let index = self.batches.as_ref()?.order[place];
+                if let Some(message) = self.next_message(index) {
+                    break Some((index, message));
+                }
+                turn = self.turn_of_next_input(place);
+            };
+            match next.or_else(|| self.next_of_ended()) {
+                Some((index, message)) => {
+                    if let Some(event) = self.take(index, message) {
+                        return Some(event);
+                    }
+                }
+                None if self.read_ahead() => {}
+                None => return None,
             }
         }
     }
 
-    /// Returns the queue whose turn it is: the first that has not ended the micro-batch. `None` if
-    /// it has an end that waits for a change of the tasklet.
-    fn turn(&self) -> Option<usize> {
+    /// Returns the place in the order of the queue whose turn it is, from the place `start` on: the
+    /// first queue that has not ended the micro-batch. `None` if it has an end that waits for a
+    /// change of the tasklet.
+    fn turn_from(&self, start: usize) -> Option<usize> {
         let batches = self.batches.as_ref()?;
-        for &index in &batches.order {
+        for (place, &index) in batches.order.iter().enumerate().skip(start) {
             match self.inlets[index].state {
                 InletState::Waiting => return None,
-                _ if self.may_read(index) => return Some(index),
+                InletState::Open if self.may_read(index) => return Some(place),
                 _ => {}
+            }
+        }
+        None
+    }
+
+    /// Returns the turn after that at `place` among the queues of later inputs, if each input has a
+    /// turn of its own.
+    fn turn_of_next_input(&self, place: usize) -> Option<usize> {
+        let batches = self.batches.as_ref().filter(|it| it.is_by_input)?;
+        let input = |place: usize| self.inlets[batches.order[place]].input;
+        let next = (place..batches.order.len()).find(|next| input(*next) != input(place))?;
+        self.turn_from(next)
+    }
+
+    /// Returns a message of an ended queue, whose stream from another process may start again.
+    fn next_of_ended(&mut self) -> Option<(usize, Message)> {
+        for index in 0..self.inlets.len() {
+            if self.inlets[index].state == InletState::Done
+                && self.may_read(index)
+                && let Some(message) = self.next_message(index)
+            {
+                return Some((index, message));
             }
         }
         None
@@ -107,15 +152,17 @@ impl InputSet {
     }
 
     /// Reads queues that are at least half full before their turn, up to the end of their
-    /// micro-batch. Their producers would be blocked otherwise, and with them possibly the producer
-    /// whose turn it is.
-    fn read_ahead(&mut self, turn: Option<usize>) {
+    /// micro-batch, while the producer whose turn it is sends nothing. A full queue blocks its
+    /// producer, and with it possibly the producer whose turn it is. Returns true if there was a
+    /// message.
+    fn read_ahead(&mut self) -> bool {
+        let mut any = false;
         for index in 0..self.inlets.len() {
-            if Some(index) == turn || !self.may_read(index) {
+            if self.inlets[index].state != InletState::Open || !self.may_read(index) {
                 continue;
             }
             let Some(batches) = &mut self.batches else {
-                return;
+                return false;
             };
             let (ahead, receiver) = (&mut batches.ahead[index], &mut self.inlets[index].receiver);
             let (queued, capacity) = receiver.fill();
@@ -131,11 +178,13 @@ impl InputSet {
                     _ => false,
                 };
                 ahead.messages.push_back(message);
+                any = true;
                 if ahead.has_end {
                     break;
                 }
             }
         }
+        any
     }
 
     /// Handles the end of a micro-batch on a queue.

@@ -457,6 +457,9 @@ impl NewTasklet {
             inputs = inputs.fixed();
         }
         inputs = match &job.batches {
+            Some(_) if matches!(role, Role::Sender { .. }) => {
+                inputs.in_batches().in_order_by_input()
+            }
             Some(_) => inputs.in_batches(),
             None if job.guarantee == Guarantee::AtLeastOnce => inputs.unaligned(),
             None => inputs,
