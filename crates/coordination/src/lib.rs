@@ -4,7 +4,8 @@
 //! In reading order:
 //!
 //! * [`packing`]: packing plans, and the policies that compute them;
-//! * [`control`]: leases, membership, the job master, checkpoints, upgrades.
+//! * [`control`]: leases, membership, the job master, checkpoints, upgrades;
+//! * [`elasticity`]: policies that size a running job by its load.
 //!
 //! # Invariants
 //!
@@ -13,4 +14,5 @@
 #![forbid(unsafe_code)]
 
 pub mod control;
+pub mod elasticity;
 pub mod packing;

@@ -30,6 +30,7 @@
 //! use ardea_server::daemon::{Host, HostSetup};
 //! use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
 //! use ardea_server::leader::Jobs;
+//! use ardea_coordination::elasticity::ElasticityPolicies;
 //! use ardea_coordination::packing::PackingPolicies;
 //! use ardea_scheduler::{CachedPrograms, Schedulers};
 //! use ardea_metastore::{FileState, StateOptions};
@@ -47,6 +48,7 @@
 //!     state: Arc::new(FileState::open(&folder.path().join("state"), StateOptions::default()).await?),
 //!     security: Security::new(cluster.name.as_str()),
 //!     managers: PackingPolicies::builtin(),
+//!     elasticity: ElasticityPolicies::builtin(),
 //!     schedulers: Schedulers::none(),
 //!     programs: Arc::new(CachedPrograms::new(cache, PackageStores::builtin(), StoreOptions::default())),
 //!     attributes: Default::default(),

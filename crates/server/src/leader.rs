@@ -89,6 +89,7 @@ mod scheduling;
 mod worker_connections;
 
 mod driver;
+mod elasticity;
 mod job_replacement;
 mod leader_task;
 mod master_process;

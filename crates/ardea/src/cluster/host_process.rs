@@ -145,6 +145,7 @@ async fn run(
             .token(token)
             .tls(cluster.tls()?),
         managers: modules.managers,
+        elasticity: modules.elasticity,
         schedulers,
         programs: Arc::new(CachedPrograms::new(cache, modules.stores, options)),
         attributes: start.attributes.clone(),

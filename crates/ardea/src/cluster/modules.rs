@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ardea_coordination::elasticity::{ElasticityConfig, ElasticityPolicies, ElasticityPolicy};
 use ardea_coordination::packing::{PackingPolicies, PackingPolicy};
 use ardea_core::Result;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
@@ -17,7 +18,7 @@ use super::slurm::slurm;
 /// The name of the scheduler for Slurm.
 const SLURM: &str = "slurm";
 
-/// The packing policies, schedulers, metrics sinks and transports by name, and package stores by
+/// The packing and elasticity policies, schedulers, metrics sinks and transports by name, and package stores by
 /// URL scheme: built-in ones and a program's own.
 ///
 /// A program with its own modules passes them to [`main_with`](crate::main_with), which makes them
@@ -25,6 +26,7 @@ const SLURM: &str = "slurm";
 #[derive(Clone, Debug)]
 pub struct Modules {
     pub(crate) managers: PackingPolicies,
+    pub(crate) elasticity: ElasticityPolicies,
     pub(crate) schedulers: Schedulers,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
@@ -42,6 +44,7 @@ impl Modules {
     pub fn builtin() -> Self {
         Modules {
             managers: PackingPolicies::builtin(),
+            elasticity: ElasticityPolicies::builtin(),
             schedulers: Schedulers::none(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
@@ -53,6 +56,17 @@ impl Modules {
     /// name.
     pub fn packing(mut self, name: &str, policy: impl PackingPolicy + 'static) -> Self {
         self.managers = self.managers.with(name, policy);
+        self
+    }
+
+    /// Adds the elasticity policy that the setting `elasticity.policy` of a job selects by `name`;
+    /// replaces one of the same name. `make` is called at the leader of each such job.
+    pub fn elasticity(
+        mut self,
+        name: &str,
+        make: impl Fn(&ElasticityConfig) -> Box<dyn ElasticityPolicy> + Send + Sync + 'static,
+    ) -> Self {
+        self.elasticity = self.elasticity.with(name, make);
         self
     }
 

@@ -6,8 +6,8 @@
 //! files are not checked: only the machine that uses them can.
 
 use ardea_config::Resolved;
+use ardea_coordination::elasticity::ElasticityConfig;
 use ardea_core::{Error, Result};
-use ardea_engine::{ModeChoice, NodeConfig};
 use ardea_metastore::StateUrl;
 use ardea_rest::{Client, ClusterSettings};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
@@ -18,6 +18,7 @@ use crate::console::{SINKS, checked, dead_letters, refused};
 const PACKING: &str = "cluster.packing";
 const SCHEDULER: &str = "cluster.scheduler";
 const TRANSPORT: &str = "worker.transport";
+const ELASTICITY: &str = "elasticity.policy";
 
 /// Checks all settings of a submission: access to the cluster, packing, and worker processes. The
 /// scheduler's name is not checked: only hosts know it.
@@ -30,10 +31,6 @@ pub fn check_settings(
     cluster: &ClusterSettings,
     modules: &Modules,
 ) -> Result<()> {
-    // The schema of a benchmark lacks the settings of nodes.
-    if resolved.value("mode").is_some() {
-        ModeChoice::of_part(&NodeConfig::from_settings(resolved)?)?;
-    }
     let mut unknown = unknown_names(resolved, modules).into_iter();
     match unknown.find(|(key, _)| *key != SCHEDULER) {
         Some((_, error)) => Err(error),
@@ -76,11 +73,16 @@ pub fn check_forms(
 
 /// Returns the settings that name something unknown to `modules`, each with its error. Checks the
 /// packing policy, transport and metrics sinks, which containers take from this program, and the
-/// scheduler, which hosts with `modules` have.
+/// scheduler and elasticity policy, which hosts with `modules` have.
 pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static str, Error)> {
     type Check<'a> = &'a dyn Fn(&str) -> Result<()>;
-    let checks: [(&'static str, Check<'_>); 4] = [
+    let elasticity = |_: &str| {
+        let config = ElasticityConfig::from_settings(resolved)?;
+        modules.elasticity.policy_of(&config).map(drop)
+    };
+    let checks: [(&'static str, Check<'_>); 5] = [
         (PACKING, &|name| modules.managers.get(name).map(drop)),
+        (ELASTICITY, &elasticity),
         (TRANSPORT, &|name| modules.transports.check(name)),
         (SINKS, &|list| modules.sinks.check_names(list)),
         (SCHEDULER, &|name| modules.check_scheduler(name)),
@@ -121,6 +123,11 @@ mod tests {
             ("cluster.packages=foo", "file:///DIRECTORY"),
             ("cluster.api=foo", "http://HOST:PORT"),
             ("cluster.packing=foo", "choose one of: binpack"),
+            (
+                "elasticity.policy=foo",
+                "choose one of: none, hosts, utilization",
+            ),
+            ("elasticity.low_percent=80", "set the target above the low"),
             (
                 "cluster.scheduler=k8s",
                 "choose one of: hosts, local, slurm",

@@ -67,6 +67,61 @@ pub fn an_update_ends_although_a_container_dies_in_it() {
     job.end();
 }
 
+pub fn a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle() {
+    let settings = [
+        "elasticity.policy=utilization",
+        "elasticity.window=1s",
+        "elasticity.least_instances=2",
+        "elasticity.most_instances=4",
+    ];
+    let options = settings.map(|setting| format!("--set {setting}"));
+    let job = NumbersJob::begun_with(&options.join(" "), 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let count = || {
+        let described = arena.json("describe numbers");
+        let vertices = described["vertices"].as_array().unwrap();
+        let record = vertices.iter().find(|it| it["name"] == "record").unwrap();
+        record["parallelism"].as_u64()
+    };
+    assert_eq!(count(), Some(2));
+    let slow = job.data.join("slow");
+    fs::write(&slow, "").unwrap();
+    arena.until("more instances", || count() == Some(4));
+    fs::remove_file(&slow).unwrap();
+    arena.until("fewer instances", || count() == Some(2));
+    let described = arena.succeed("describe numbers");
+    assert!(described.contains("elasticity: record 2 to"), "{described}");
+    arena.until_phase("numbers", "running");
+    job.until_more();
+    job.end();
+}
+
+pub fn a_host_that_joins_gets_a_part_of_the_job_and_one_that_is_drained_none() {
+    let options =
+        "--set cluster.scheduler=hosts --set elasticity.policy=hosts --set elasticity.window=1s";
+    let job = NumbersJob::begun_with(options, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let containers = || {
+        let described = arena.json("describe numbers");
+        described["containers"].as_array().map(Vec::len)
+    };
+    arena.until("a container on each of both hosts", || {
+        containers() == Some(2)
+    });
+    arena.succeed("cluster start --workers 3");
+    arena.until("a container on each of three hosts", || {
+        containers() == Some(3)
+    });
+    let host = arena.hosts().remove(0).0;
+    arena.succeed(&format!("cluster drain {host}"));
+    arena.until("none on the drained host", || containers() == Some(2));
+    arena.until_phase("numbers", "running");
+    job.until_more();
+    job.end();
+}
+
 /// Returns the containers of `numbers`, each with the number of its attempt.
 fn lives(arena: &Arena) -> Vec<(Value, Value)> {
     let described = arena.json("describe numbers");

@@ -182,6 +182,14 @@ const TESTS: &[Test] = &[
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
     },
     Test {
+        name: "a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle",
+        run: changes::a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle,
+    },
+    Test {
+        name: "a_host_that_joins_gets_a_part_of_the_job_and_one_that_is_drained_none",
+        run: changes::a_host_that_joins_gets_a_part_of_the_job_and_one_that_is_drained_none,
+    },
+    Test {
         name: "an_update_ends_although_a_container_dies_in_it",
         run: changes::an_update_ends_although_a_container_dies_in_it,
     },
@@ -269,6 +277,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before",
         run: drains::an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before,
+    },
+    Test {
+        name: "what_is_published_in_micro_batches_is_the_same_whatever_happens",
+        run: survives::what_is_published_in_micro_batches_is_the_same_whatever_happens,
     },
     Test {
         name: "the_checkpoints_of_a_job_are_shown_and_checked",

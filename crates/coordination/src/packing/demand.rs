@@ -194,6 +194,12 @@ impl JobDemand {
         Ok(meant.map(|(at, _)| at).collect())
     }
 
+    /// Returns the position of the first vertex that must have the same parallelism as `vertex`.
+    pub(crate) fn first_as_many_as(&self, vertex: &VertexDemand) -> Option<usize> {
+        let mut vertices = self.vertices.iter();
+        vertices.position(|other| vertex.is_as_many_as(other))
+    }
+
     /// Returns the total number of instances of all vertices.
     pub fn instance_count(&self) -> u64 {
         self.vertices.iter().map(|v| u64::from(v.parallelism)).sum()

@@ -93,6 +93,7 @@ impl Host {
             state: Arc::clone(&setup.state),
             security: setup.security.clone(),
             managers: setup.managers.clone(),
+            elasticity: setup.elasticity.clone(),
             schedulers: schedulers.clone(),
             launch: setup.launch(),
             lease: setup.lease,

@@ -20,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::leader::attempt_history::AttemptHistory;
 use crate::leader::checkpoint_gate::CheckpointGate;
+use crate::leader::elasticity::Elasticity;
 use crate::leader::event_history::EventHistory;
 use crate::leader::history_handover::Handover;
 use crate::leader::leader_task::{Commanded, LeaderRequest, LeadershipState};
@@ -53,6 +54,8 @@ pub(crate) enum TaskResult {
     /// The leader of this epoch has overwritten the damaged node of the handed-over history. The
     /// error describes the damage.
     Mended(MasterEpoch, Error),
+    /// The number of hosts of the cluster that are not drained.
+    Hosts(u32),
     /// All nodes of the job have been removed from the metadata store.
     Removed,
 }
@@ -83,12 +86,13 @@ pub(crate) struct Driver {
     /// Registrations that wait until the leader accepts workers.
     early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
-    publisher: Option<Publisher>,
+    pub(super) publisher: Option<Publisher>,
     /// The last reported reason why the successor job could not replace this job.
     pub(crate) unfollowed: Option<String>,
     pub(crate) succession: Option<Succession>,
     commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
+    pub(crate) elasticity: Option<Elasticity>,
     resigned: Option<oneshot::Sender<()>>,
     standing: watch::Sender<LeadershipState>,
     /// True once the job has been deleted, while its nodes are being removed.
@@ -117,6 +121,7 @@ impl Driver {
             scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
             ..setup.master
         };
+        let elasticity = Elasticity::of(&submitted, &setup.elasticity)?;
         let (job, lease) = (store.job().clone(), setup.lease);
         let (done, done_out) = mpsc::unbounded_channel();
         let (scheduler_events, scheduler_out) = mpsc::unbounded_channel();
@@ -140,6 +145,7 @@ impl Driver {
             succession: None,
             commands: HashMap::new(),
             commands_taken: 0,
+            elasticity,
             resigned: None,
             standing,
             leaving: false,
@@ -194,6 +200,7 @@ impl Driver {
         }
         self.hand_over_if_due();
         self.measure_epochs();
+        self.follow_load();
     }
 
     fn done(&mut self, done: TaskResult) {
@@ -219,6 +226,7 @@ impl Driver {
                     self.mended(&error);
                 }
             }
+            TaskResult::Hosts(hosts) => self.follow_load_over(hosts),
             TaskResult::Removed => self.over = true,
         }
     }
@@ -340,8 +348,7 @@ impl Driver {
                     let _ = answer.send(None);
                     return;
                 }
-                self.commands_taken += 1;
-                let id = CommandId(self.commands_taken);
+                let id = self.next_command();
                 self.commands.insert(id, answer);
                 self.master(MasterEvent::Command(id, command));
             }
@@ -370,7 +377,13 @@ impl Driver {
         }
     }
 
-    fn master(&mut self, event: MasterEvent) {
+    /// Returns the number of the next command.
+    pub(crate) fn next_command(&mut self) -> CommandId {
+        self.commands_taken += 1;
+        CommandId(self.commands_taken)
+    }
+
+    pub(crate) fn master(&mut self, event: MasterEvent) {
         self.handle_event(CandidateEvent::Master(event));
     }
 
@@ -422,6 +435,7 @@ impl Driver {
                 }
             }
             MasterAction::Reply(id, reply) => {
+                self.note_refused_change(id, &reply);
                 if let Some(answer) = self.commands.remove(&id) {
                     let _ = answer.send(Some(reply));
                 }
@@ -552,23 +566,6 @@ impl Driver {
             }
             let _ = done.send(TaskResult::Removed);
         });
-    }
-
-    fn publish_plan(&self) {
-        let record = self.candidate.master().and_then(|master| master.record());
-        if let (Some(publisher), Some(record)) = (&self.publisher, record)
-            && let Some(plan) = &record.plan
-        {
-            publisher.plan(record.plan_version, plan);
-        }
-    }
-
-    fn publish_worker(&self, worker: WorkerId) {
-        let endpoint = self.candidate.master();
-        let endpoint = endpoint.and_then(|master| master.endpoint(worker.container));
-        if let (Some(publisher), Some(endpoint)) = (&self.publisher, endpoint) {
-            publisher.worker(worker, endpoint);
-        }
     }
 
     fn publish_state(&self) {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::leader::JobStore;
+use crate::leader::driver::Driver;
 
 /// Retry delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -272,6 +273,27 @@ impl Writer {
         let wanted = self.wanted.borrow().get(&subject).cloned();
         if let Some(fact) = wanted {
             self.written.insert(subject, (fact, Version::new(0)));
+        }
+    }
+}
+
+impl Driver {
+    /// Publishes the present plan.
+    pub(super) fn publish_plan(&self) {
+        let record = self.candidate.master().and_then(|master| master.record());
+        if let (Some(publisher), Some(record)) = (&self.publisher, record)
+            && let Some(plan) = &record.plan
+        {
+            publisher.plan(record.plan_version, plan);
+        }
+    }
+
+    /// Publishes the address of a worker.
+    pub(super) fn publish_worker(&self, worker: WorkerId) {
+        let endpoint = self.candidate.master();
+        let endpoint = endpoint.and_then(|master| master.endpoint(worker.container));
+        if let (Some(publisher), Some(endpoint)) = (&self.publisher, endpoint) {
+            publisher.worker(worker, endpoint);
         }
     }
 }

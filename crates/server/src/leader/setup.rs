@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ardea_checkpoint::local::LeaderCheckpointBackend;
 use ardea_coordination::control::{CertificateFiles, LeaseConfig, MasterConfig};
+use ardea_coordination::elasticity::ElasticityPolicies;
 use ardea_coordination::packing::PackingPolicies;
 use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
@@ -28,6 +29,8 @@ pub struct MasterSetup {
     pub security: Security,
     /// The packing policies by name.
     pub managers: PackingPolicies,
+    /// The elasticity policies by name.
+    pub elasticity: ElasticityPolicies,
     /// The schedulers by name.
     pub schedulers: Schedulers,
     /// The launch settings of containers.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ardea_config::{Resolver, Schema};
 use ardea_coordination::control::{JobDefinition, JobRef, LeaseConfig, ProgramRef};
+use ardea_coordination::elasticity::ElasticityPolicies;
 use ardea_coordination::packing::{
     ContainerId, JobDemand, PackingConfig, PackingPolicies, Resources, VertexDemand,
 };
@@ -79,6 +80,7 @@ fn setup(
         state,
         security: Security::new(cluster.name.as_str()),
         managers: PackingPolicies::builtin(),
+        elasticity: ElasticityPolicies::builtin(),
         schedulers: Schedulers::none(),
         programs: Arc::new(CachedPrograms::new(cache, stores, options)),
         attributes: Default::default(),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ardea_coordination::control::{
     JobDefinition, JobPhase, JobRef, LeaseConfig, MasterConfig, ProgramRef, WorkerId,
 };
+use ardea_coordination::elasticity::ElasticityPolicies;
 use ardea_coordination::packing::{
     JobDemand, PackingConfig, PackingPolicies, Resources, VertexDemand,
 };
@@ -72,6 +73,7 @@ impl Fixture {
             state: self.state(),
             security: self.security.clone(),
             managers: PackingPolicies::builtin(),
+            elasticity: ElasticityPolicies::builtin(),
             schedulers: Schedulers::none().with("tasks", self.machine.clone()),
             launch: LaunchSetup::default(),
             lease: LeaseConfig {
