@@ -13,6 +13,7 @@
 //! * `cluster_options`, `cluster_context`: options and settings of clusters; `cluster_process`: the
 //!   program as a process of a cluster;
 //! * `program`: the commands of a job program;
+//! * `replay`: recorded micro-batches, run again;
 //! * `submit`: `plan`, `submit` and `upgrade` of a packaged job;
 //! * `checkpoints`, `savepoint`, `diff`: the stored state of a job, in a folder or on a cluster;
 //! * `ClusterConnection`: a client of a cluster; `OfflineCluster`: the records of a cluster whose
@@ -44,6 +45,8 @@ mod offline_jobs;
 #[cfg(feature = "cluster")]
 mod program;
 #[cfg(feature = "cluster")]
+mod replay;
+#[cfg(feature = "cluster")]
 mod savepoint;
 #[cfg(feature = "cluster")]
 mod submit;
@@ -64,6 +67,7 @@ pub use {
     diff::{compare, stored_states},
     offline_jobs::OfflineCluster,
     program::{ProgramFile, job_arguments, main, main_of, main_with},
+    replay::{ReplayOptions, replay},
     savepoint::savepoint,
     submit::{plan, submit, upgrade},
 };

@@ -33,6 +33,7 @@
 //! | `numbers savepoint JOB\|FOLDER --to PLACE` | writes a savepoint of such a job |
 //! | `numbers savepoint inspect PLACE` | shows a savepoint |
 //! | `numbers diff OLD [ARGS]` | checks whether this program can restore the states of a savepoint or of a job's folder |
+//! | `numbers replay --vertex STEP [OPTIONS] [ARGS]` | runs recorded micro-batches of one instance again |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
 //! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | upgrades a job on a cluster to this program, keeping its state |

@@ -28,7 +28,7 @@
 //!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
 //!   on by default); `components`: spouts and bolts for topologies that are described in a file;
-//! * `testkit` (feature of that name): tests custom processors under adversarial schedules.
+//! * [`testing`]: helpers for tests of jobs; `testkit` (feature of that name): tests custom processors under adversarial schedules.
 //!
 //! ```
 //! use ardea::prelude::*;
@@ -90,6 +90,7 @@ pub mod connect;
 pub mod console;
 #[cfg(feature = "cluster")]
 pub mod job;
+pub mod testing;
 #[cfg(all(feature = "cluster", feature = "command-line"))]
 pub use command_line::{main, main_with};
 

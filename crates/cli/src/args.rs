@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea::command_line::{
-    CheckpointsArgs, ClusterArgs, EXIT_CODES, GlobalOptions, SavepointArgs, thread_count, within,
+    CheckpointsArgs, ClusterArgs, EXIT_CODES, GlobalOptions, ReplayOptions, SavepointArgs,
+    thread_count, within,
 };
 use ardea_config::{parse_count, parse_duration};
 use ardea_demo::DemoArgs;
@@ -127,6 +128,10 @@ pub enum Command {
     /// it is kept, migrated, dropped, added, or incompatible
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Run recorded micro-batches of one instance again, and check that the output is the same to
+    /// the byte
+    #[command(after_help = REPLAY_HELP)]
+    Replay(ReplayArgs),
     /// Show the replicas of an active-active job and their lag
     #[command(after_help = REPLICAS_HELP)]
     Replicas(ReplicasArgs),
@@ -219,6 +224,29 @@ Examples:
 OLD is a job of a cluster, the folder of a savepoint, or the folder of a job (checkpoints.folder). A name that is no local \
 folder is a job of a cluster; with --cluster or --at every name is. NEW is such a folder, a job program, or the name of a \
 job that comes with ardea, followed by the job's arguments. Exits with code 2 if a state can't be restored.";
+
+const REPLAY_HELP: &str = "\
+Examples:
+  ardea run --set mode=micro-batch --set micro_batch.record=recording wordcount book.txt
+  ardea replay wordcount --set micro_batch.record=recording --vertex words -- book.txt
+  ardea replay wordcount --set micro_batch.record=recording --vertex words --micro-batch 17 --save words-17 -- book.txt
+
+JOB is a job that comes with ardea, or a topology file; a job program has the same command. `ardea plan` names the steps \
+that are not recorded, and the reasons. Exits with code 1 if the output differs: the step is not deterministic.";
+
+/// The arguments of `ardea replay`.
+#[derive(clap::Args, Debug)]
+pub struct ReplayArgs {
+    /// Name of the job, or a topology file
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The options.
+    #[command(flatten)]
+    pub options: ReplayOptions,
+    /// The job's own arguments
+    #[arg(value_name = "ARGS", last = true)]
+    pub args: Vec<String>,
+}
 
 const REPLICAS_HELP: &str = "\
 Example:

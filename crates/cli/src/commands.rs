@@ -21,6 +21,7 @@ mod metrics;
 mod plan;
 mod python_job;
 mod query;
+mod replay;
 mod replicas;
 mod run;
 mod settings_check;
@@ -63,6 +64,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Recover(args) => control::recover(&args, context),
         Command::Savepoint(args) => command_line::savepoint(&args, context),
         Command::Diff(args) => diff::run(&args, context),
+        Command::Replay(args) => replay::run(&args, context),
         Command::Replicas(args) => replicas::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::Map(command) => map::run(command, context),

@@ -10,6 +10,7 @@ use crate::job::JobShared;
 use crate::micro_batch::BatchClock;
 use crate::planning::overwrite_check::refuse_overwriting;
 use crate::planning::wiring::Wiring;
+use crate::recording::JobRecorder;
 use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, ModeChoice, RemoteEdges};
 
 pub(crate) mod launch;
@@ -55,6 +56,13 @@ impl Deployment {
             None => ModeChoice::of(dag, &threads.config)?,
         };
         config.check_mode(&mode)?;
+        let settings = &threads.config;
+        let recorder = JobRecorder::start(
+            dag,
+            &config,
+            mode.batches.as_ref(),
+            (settings.threads.get(), settings.chunk_records.get()),
+        )?;
         let clock = &threads.clock;
         let batches = mode.batches.map(|batches| match &crossings {
             Some(_) => BatchClock::by_wall_clock(batches, clock),
@@ -64,7 +72,8 @@ impl Deployment {
         if begin == StartMode::Paused {
             job.signals.pause();
         }
-        let launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job), crossings);
+        let mut launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job), crossings);
+        launch.recorder = recorder;
         let roster = TaskletRegistry::new(launch, config.on_failure, threads.next());
         let deployment = Deployment {
             threads: Arc::clone(threads),

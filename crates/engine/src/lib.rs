@@ -24,6 +24,7 @@
 //!   state; [`StateHandoff`]: state that stays in memory from one attempt of a job to the next;
 //! * `channels`: the connections between tasklets, and requests to change them;
 //! * `executor`: the threads, and the loop of each;
+//! * [`replay`], [`InstanceRecording`]: recorded micro-batches of one instance, run again;
 //! * Ctrl-C: [`on_interrupt`].
 //!
 //! # Invariants
@@ -66,6 +67,7 @@ mod micro_batch;
 mod node;
 mod planning;
 mod program;
+mod recording;
 mod remote;
 
 mod channels;
@@ -95,6 +97,10 @@ pub use planning::colocation::{colocation_groups, equal_parallelism_groups};
 pub use planning::execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 pub use planning::mode_choice::ModeChoice;
 pub use program::{Job, Parallelisms, Program};
+pub use recording::{
+    InstanceRecording, OutputItem, RecordedRun, ReplayDifference, ReplayReport,
+    recordable_vertices, replay,
+};
 pub use remote::{
     InstanceAt, Layout, Placement, ReceiveEnd, RemoteEdges, RemoteItem, SendEnd, Site, StreamState,
 };

@@ -147,6 +147,7 @@ mod tests {
         let config = MicroBatchConfig {
             epoch: Duration::from_millis(5),
             records: records.and_then(NonZeroU64::new),
+            ..MicroBatchConfig::default()
         };
         BatchClock {
             config,

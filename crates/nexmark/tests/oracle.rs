@@ -120,6 +120,7 @@ fn agrees(
             micro_batch: MicroBatchConfig {
                 epoch: Duration::from_millis(1),
                 records: 700.try_into().ok(),
+                ..MicroBatchConfig::default()
             },
             ..NodeConfig::with_threads(threads)
         })

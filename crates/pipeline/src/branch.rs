@@ -200,7 +200,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         make: Arc<dyn ProcessorSupplier>,
     ) -> Stream<U, B, E> {
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let first = lowering.follow(name, inputs[0], Arc::clone(&make));
+            let first = lowering.follow::<T>(name, inputs[0], Arc::clone(&make));
             Ok((0..outputs)
                 .map(|output| Port {
                     ordinal: Ordinal(output as u16),

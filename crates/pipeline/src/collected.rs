@@ -63,7 +63,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let pipeline = self.pipeline.clone();
         let sink = sink.parallelism(Parallelism::ONE);
         let sink = sink.with_delivery(Delivery::AtLeastOnce);
-        let step = self.end_in(sink, EdgeInput::within_process(Routing::Forward));
+        let step = self.end_in(sink, EdgeInput::within_process::<T>(Routing::Forward));
         pipeline.edit(step, |step| step.is_local_result = true);
         Collected(records)
     }

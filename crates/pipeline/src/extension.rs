@@ -18,7 +18,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     pub fn extend_with<U>(self, kind: &str, make: Arc<dyn ProcessorSupplier>) -> Stream<U, B, E> {
         let name = self.pipeline.fresh_name(kind);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let first = lowering.follow(name, inputs[0], Arc::clone(&make));
+            let first = lowering.follow::<T>(name, inputs[0], Arc::clone(&make));
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)
@@ -33,7 +33,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     ) -> Stream<U, B, E> {
         let name = self.pipeline.fresh_name(kind);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let first = lowering.follow_on_thread(name, inputs[0], Arc::clone(&make));
+            let first = lowering.follow_on_thread::<T>(name, inputs[0], Arc::clone(&make));
             Ok(vec![first, first.second()])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)

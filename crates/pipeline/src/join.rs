@@ -219,7 +219,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.assert_same_pipeline(&beside.pipeline);
         let to_all = EdgeInput::of::<V>(Routing::broadcast::<V>());
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
+            let stream = lowering.follow::<T>(name, inputs[0], Arc::clone(&make));
             // A broadcast stream does not affect the watermark, as rare updates must not hold back
             // windows.
             let news = inputs[1].edge_to(stream.vertex, Ordinal::SECOND);

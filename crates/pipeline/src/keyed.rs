@@ -172,6 +172,7 @@ where
             let partial = lowering.first_stage(
                 name,
                 inputs[0],
+                &way,
                 supplier(move || GroupCombineP::new(Arc::clone(&first))),
             );
             let whole = Arc::new(FoldPartials::new(fold));

@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod pipeline;
+mod record_codecs;
 mod stream;
 
 mod branch;

@@ -1,15 +1,18 @@
 //! The inert graph of a pipeline's steps, and its lowering to vertices and edges.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_codec::{ExchangeData, codec_of};
+use ardea_codec::ExchangeData;
 use ardea_core::{
-    ChunkCodec, Dag, Demand, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism,
+    ChunkCodec, Dag, Demand, Edge, EdgeId, Error, ErrorCode, Isolation, Ordinal, Parallelism,
     ProcessorSupplier, Result, Routing, Vertex, VertexId,
 };
+
+use crate::record_codecs::{RecordCodecs, TypedCodec, typed_codec};
 
 /// An output of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,22 +61,27 @@ impl Port {
 pub(crate) struct EdgeInput {
     routing: Routing,
     codec: Option<Arc<dyn ChunkCodec>>,
+    /// The type of the records, if they are rows.
+    record: Option<TypeId>,
 }
 
 impl EdgeInput {
     /// Creates an input of records that may be sent to other processes.
     pub(crate) fn of<T: ExchangeData>(routing: Routing) -> EdgeInput {
+        let (record, codec) = typed_codec::<T>();
         EdgeInput {
             routing,
-            codec: codec_of::<T>(),
+            codec,
+            record: Some(record),
         }
     }
 
     /// Creates an input of records that may not be serializable.
-    pub(crate) fn within_process(routing: Routing) -> EdgeInput {
+    pub(crate) fn within_process<T: 'static>(routing: Routing) -> EdgeInput {
         EdgeInput {
             routing,
             codec: None,
+            record: Some(TypeId::of::<T>()),
         }
     }
 
@@ -82,6 +90,7 @@ impl EdgeInput {
         EdgeInput {
             routing,
             codec: Some(codec),
+            record: None,
         }
     }
 
@@ -90,6 +99,7 @@ impl EdgeInput {
         EdgeInput {
             routing,
             codec: self.codec.clone(),
+            record: self.record,
         }
     }
 
@@ -140,6 +150,8 @@ pub(crate) struct Step {
     pub(crate) is_local_result: bool,
     /// The reason why the output does not follow from the inputs alone, if declared.
     pub(crate) nondeterminism: Option<Arc<str>>,
+    /// The codecs of outputs that are declared recordable.
+    pub(crate) recordable: Vec<TypedCodec>,
     pub(crate) lower: Lower,
 }
 
@@ -155,6 +167,7 @@ pub(crate) enum LoweringTarget {
 /// The graph under construction while steps lower themselves into it.
 pub(crate) struct Lowering<'a> {
     pub(crate) dag: &'a mut Dag,
+    codecs: &'a mut RecordCodecs,
     for_what: LoweringTarget,
     demand: Demand,
     /// True if the name of the current step was generated.
@@ -240,7 +253,23 @@ impl Lowering<'_> {
 
     /// Connects a port to an input.
     pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: EdgeInput) {
-        self.dag.edge(way.apply_to(from.edge_to(to, input)));
+        let (record, codec) = (way.record, way.codec.clone());
+        let edge = self.dag.edge(way.apply_to(from.edge_to(to, input)));
+        self.note_codec(edge, record, codec);
+    }
+
+    /// Adds the codec of an edge to the known ones, or the edge to those without a codec.
+    fn note_codec(
+        &mut self,
+        edge: EdgeId,
+        record: Option<TypeId>,
+        codec: Option<Arc<dyn ChunkCodec>>,
+    ) {
+        match (record, codec) {
+            (Some(record), None) => self.codecs.add_edge(edge, record),
+            (Some(record), codec) => self.codecs.add((record, codec)),
+            (None, _) => {}
+        }
     }
 
     /// Adds a vertex, each of whose inputs has its own routing.
@@ -259,18 +288,26 @@ impl Lowering<'_> {
     }
 
     /// Adds the first of two stages of a step. It has the parallelism of its input and a generated
-    /// name.
+    /// name. `way` is the input of the step if it has one stage.
     pub(crate) fn first_stage(
         &mut self,
         name: &str,
         input: Port,
+        way: &EdgeInput,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let stage = Vertex::new(format!("{name}: partial"), supplier)
             .generated_name(true)
             .parallelism(input.parallelism);
         let vertex = self.dag.vertex(stage);
-        let way = EdgeInput::within_process(Routing::Forward);
+        if let Some(record) = way.record {
+            self.codecs.add((record, way.codec.clone()));
+        }
+        let way = EdgeInput {
+            routing: Routing::Forward,
+            codec: None,
+            record: way.record,
+        };
         self.connect(input, vertex, Ordinal::FIRST, way);
         // The edge between both stages has the budget of the step's input.
         Port {
@@ -281,19 +318,19 @@ impl Lowering<'_> {
 
     /// Adds a stateless step: a vertex that follows its input instance by instance, so that the
     /// engine can run both in one tasklet.
-    pub(crate) fn follow(
+    pub(crate) fn follow<T: 'static>(
         &mut self,
         name: &str,
         input: Port,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let parallelism = self.wanted.unwrap_or(input.parallelism);
-        let way = EdgeInput::within_process(self.forward_or_round_robin(input, parallelism));
+        let way = EdgeInput::within_process::<T>(self.forward_or_round_robin(input, parallelism));
         self.vertex_with_inputs(name, parallelism, [(input, way)], supplier)
     }
 
     /// Works like [`follow`](Self::follow), with a thread for each instance.
-    pub(crate) fn follow_on_thread(
+    pub(crate) fn follow_on_thread<T: 'static>(
         &mut self,
         name: &str,
         input: Port,
@@ -305,7 +342,7 @@ impl Lowering<'_> {
             .parallelism(parallelism)
             .isolation(Isolation::Thread);
         let vertex = self.dag.vertex(vertex);
-        let way = EdgeInput::within_process(self.forward_or_round_robin(input, parallelism));
+        let way = EdgeInput::within_process::<T>(self.forward_or_round_robin(input, parallelism));
         self.connect(input, vertex, Ordinal::FIRST, way);
         Port::first_of(vertex, parallelism)
     }
@@ -324,6 +361,7 @@ impl Lowering<'_> {
 pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
     check_outputs(steps)?;
     let mut dag = Dag::new();
+    let mut codecs = RecordCodecs::default();
     let mut ports: Vec<Vec<Port>> = Vec::new();
     for step in steps {
         let inputs: Vec<Port> = step
@@ -333,6 +371,7 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
             .collect();
         let mut lowering = Lowering {
             dag: &mut dag,
+            codecs: &mut codecs,
             for_what,
             demand: step.demand,
             has_generated_name: step.name.is_generated,
@@ -344,9 +383,15 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
             port.latency = step.latency.get(&index).copied();
         }
         ports.push(outputs);
+        let recordable = step.recordable.iter().cloned();
+        recordable.for_each(|codec| codecs.add(codec));
     }
     dag.validate()?;
-    Ok(dag)
+    Ok(match for_what {
+        LoweringTarget::Node(_) => codecs.applied_to(&dag),
+        // A codec lets an edge lead to another process.
+        LoweringTarget::Cluster => dag,
+    })
 }
 
 /// Checks that every required output has a consumer.

@@ -15,6 +15,7 @@ use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, Mer
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
+use crate::record_codecs::typed_codec;
 use crate::step::{EdgeInput, JobEnd, Lower, StepName, StepOutput};
 use crate::window::WindowedStream;
 use crate::window_kind::Window;
@@ -175,7 +176,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
                 Error::new(ErrorCode::InvalidJob, what).hint("sample one of at least 1")
             })?;
             let make = supplier(move || SampleP::<T>::new(every));
-            Ok(vec![lowering.follow(name, inputs[0], make)])
+            Ok(vec![lowering.follow::<T>(name, inputs[0], make)])
         });
         let name = self.pipeline.fresh_name("sample");
         self.pipeline.add(name, vec![self.from], 1, lower)
@@ -387,6 +388,36 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
+    /// Declares that recordings of micro-batches may contain the records of this stream. Required
+    /// for steps on single records, if no other step of the pipeline exchanges records of this type
+    /// and the type is not a common one, such as a number or a string.
+    ///
+    /// ```
+    /// use ardea_connectors::{collections::items, null};
+    /// use ardea_engine::recordable_vertices;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("pairs");
+    /// p.read_from(items(vec![3, 1, 3]))
+    ///     .map(|n| (n, n % 2 == 0))
+    ///     .recordable()
+    ///     .map(|(n, is_even)| if is_even { n } else { -n })
+    ///     .write_to(null::sink());
+    /// let vertices = recordable_vertices(&p.to_dag(2.try_into().unwrap())?);
+    /// let recorded: Vec<_> = vertices.iter().filter(|(_, reason)| reason.is_none()).collect();
+    /// assert_eq!(recorded.len(), 2);
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    pub fn recordable(self) -> Self
+    where
+        T: ExchangeData,
+    {
+        self.pipeline.edit(self.from.step, |step| {
+            step.recordable.push(typed_codec::<T>());
+        });
+        self
+    }
+
     /// Sets the latency budget of this stream: the maximum time for which each part of its way to
     /// the next steps gathers records while few come. It replaces the setting `latency` of the
     /// node for these edges; see [`Edge::latency`](ardea_core::Edge::latency). Zero passes each
@@ -425,7 +456,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Works like [`write_to`](Self::write_to) for records that cannot be serialized and stay in
     /// their process. A cluster runs the sink only in the container of the previous step.
     pub fn write_to_local(self, sink: impl Into<Sink<T>>) {
-        self.end_in(sink.into(), EdgeInput::within_process(Routing::Forward));
+        self.end_in(
+            sink.into(),
+            EdgeInput::within_process::<T>(Routing::Forward),
+        );
     }
 
     /// Ends the stream in `sink`, with the codec of `way`. Returns the index of the sink's step.
@@ -466,7 +500,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         make: Arc<dyn ProcessorSupplier>,
     ) -> Stream<U, B, E> {
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            Ok(vec![lowering.follow(name, inputs[0], Arc::clone(&make))])
+            Ok(vec![lowering.follow::<T>(
+                name,
+                inputs[0],
+                Arc::clone(&make),
+            )])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)
     }

@@ -221,7 +221,8 @@ where
                     if !early && window.allows_two_stages() && !lowering.is_single(parallelism) =>
                 {
                     let partials = partials.clone();
-                    Ok(two_stages(lowering, name, inputs[0], spec, &fold, partials))
+                    let ways = (&way, partials);
+                    Ok(two_stages(lowering, name, inputs[0], spec, &fold, ways))
                 }
                 _ => Ok(one_stage(
                     lowering,
@@ -305,7 +306,7 @@ fn two_stages<F>(
     input: Port,
     spec: WindowSpec,
     fold: &Arc<F>,
-    partials: EdgeInput,
+    (way, partials): (&EdgeInput, EdgeInput),
 ) -> Vec<Port>
 where
     F: KeyedFold<Key: StateValue, Acc: StateValue>,
@@ -315,6 +316,7 @@ where
     let partial = lowering.first_stage(
         name,
         input,
+        way,
         supplier(move || SliceCombineP::new(spec, Arc::clone(&first))),
     );
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));

@@ -10,10 +10,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
 use super::{
-    CheckpointsArgs, ClusterArgs, Context, EXIT_CODES, GlobalOptions, SavepointArgs, SubmitOptions,
-    UpgradeOptions, checkpoints, compare, exit_code, plan, report_usage_code,
-    run_as_process_of_cluster, savepoint, stored_states, submit, thread_count, upgrade,
-    usage_error,
+    CheckpointsArgs, ClusterArgs, Context, EXIT_CODES, GlobalOptions, ReplayOptions, SavepointArgs,
+    SubmitOptions, UpgradeOptions, checkpoints, compare, exit_code, plan, replay,
+    report_usage_code, run_as_process_of_cluster, savepoint, stored_states, submit, thread_count,
+    upgrade, usage_error,
 };
 use crate::cluster::Modules;
 use crate::console::{Failure, print_json, words};
@@ -80,6 +80,14 @@ enum ProgramCommand {
         old: PathBuf,
         #[command(flatten)]
         place: ClusterArgs,
+        #[command(flatten)]
+        job: JobArguments,
+    },
+    /// Run recorded micro-batches of one instance again (`--set micro_batch.record=DIR`), and check
+    /// that the output is the same to the byte
+    Replay {
+        #[command(flatten)]
+        options: ReplayOptions,
         #[command(flatten)]
         job: JobArguments,
     },
@@ -174,6 +182,7 @@ pub fn job_arguments(given: Vec<OsString>) -> Result<Vec<String>> {
         | ProgramCommand::Submit { job, .. }
         | ProgramCommand::Upgrade { job, .. }
         | ProgramCommand::Diff { job, .. }
+        | ProgramCommand::Replay { job, .. }
         | ProgramCommand::States { job } => job.args,
         ProgramCommand::Checkpoints(_) | ProgramCommand::Savepoint(_) => Vec::new(),
     })
@@ -243,6 +252,7 @@ fn run<J: Job + 'static>(
             let own = program_states(&job)?;
             compare((&old, &stored), (job.name(), &own), context)
         }
+        ProgramCommand::Replay { options, job } => replay(&describe(&job.args)?, &options, context),
         ProgramCommand::States { job } => {
             print_json(&json!(program_states(&describe(&job.args)?)?))
         }

@@ -16,6 +16,7 @@ use ardea::prelude::*;
 /// * `forever`: counts generated records for ever.
 /// * `stuck`: as `forever`, with a step whose state is never saved.
 /// * `to-kafka BROKERS TOPIC`, `to-postgres URL TABLE`: numbers from 0 on, for ever.
+/// * `clock`: numbers, through a step `honest` and a step `liar` that reads the clock.
 /// * `hung MARK`: as `forever`, with a step that panics once, and cannot be created a second time.
 ///   It writes the file `MARK` when it panics, and `MARK.hung` when its second attempt hangs.
 pub fn describe(args: &[String]) -> Result<Pipeline> {
@@ -25,6 +26,7 @@ pub fn describe(args: &[String]) -> Result<Pipeline> {
         Some("windows") => Ok(windows(&path(1), path(2))),
         Some("forever") => Ok(forever(false)),
         Some("stuck") => Ok(forever(true)),
+        Some("clock") => Ok(clock()),
         #[cfg(feature = "kafka")]
         Some("to-kafka") => Ok(numbers("to-kafka", to_kafka(&args[1], &args[2]))),
         #[cfg(feature = "postgres")]
@@ -87,6 +89,21 @@ fn forever(is_stuck: bool) -> Pipeline {
     numbers
         .key_by(|number| number % 10)
         .rolling("counts", count())
+        .write_to(null::sink());
+    p
+}
+
+fn clock() -> Pipeline {
+    let p = Pipeline::new("clock");
+    p.read_from(collections::items((0..1_000u64).collect::<Vec<u64>>()))
+        .map(|number| number + 1)
+        .named("honest")
+        .map(|number| {
+            let time = std::time::SystemTime::now();
+            let time = time.duration_since(std::time::UNIX_EPOCH);
+            number + u64::from(time.map_or(0, |time| time.subsec_nanos()))
+        })
+        .named("liar")
         .write_to(null::sink());
     p
 }

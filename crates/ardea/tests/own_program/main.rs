@@ -2,6 +2,7 @@
 
 mod job;
 mod program;
+mod replays;
 mod runs;
 mod servers;
 mod stops;
@@ -25,7 +26,11 @@ fn main() -> ExitCode {
     // The options of the standard test harness are ignored.
     let wanted = if first.starts_with('-') { "" } else { &first };
     let mut failed = Vec::new();
-    let all = runs::ALL.iter().chain(stops::ALL).chain(servers::ALL);
+    let all = runs::ALL
+        .iter()
+        .chain(replays::ALL)
+        .chain(stops::ALL)
+        .chain(servers::ALL);
     for (name, test) in all.filter(|(name, _)| name.contains(wanted)) {
         match catch_unwind(test) {
             Ok(()) => println!("test {name} ... ok"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use ardea::command_line::Context;
 use ardea::console::Failure;
 use ardea_core::{Dag, Edge, Isolation, Parallelism, VertexId};
-use ardea_engine::{ExecutionPlan, ModeChoice};
+use ardea_engine::{ExecutionPlan, ModeChoice, recordable_vertices};
 use serde_json::{Value, json};
 
 use crate::args::PlanArgs;
@@ -50,6 +50,9 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
         value["threads"] = json!(config.threads.get());
         value["mode"] = json!(mode.name());
         value["objections"] = json!(mode.objections);
+        if config.micro_batch.record.is_some() {
+            value["not_recorded"] = not_recorded(&dag).into();
+        }
         return stdout::print_json(&value);
     }
     let text = format!(
@@ -60,7 +63,22 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
         indented(&plan.to_string()),
         indented(&mode.to_string())
     );
+    if config.micro_batch.record.is_some() {
+        let reasons = not_recorded(&dag);
+        return stdout::print(&format!(
+            "{text}\nnot recorded\n{}",
+            indented(&reasons.join("\n"))
+        ));
+    }
     stdout::print(&text)
+}
+
+/// Returns the steps whose micro-batches are not recorded, with the reasons.
+fn not_recorded(dag: &Dag) -> Vec<String> {
+    let vertices = recordable_vertices(dag).into_iter();
+    vertices
+        .filter_map(|(name, reason)| Some(format!("{name}: {}", reason?)))
+        .collect()
 }
 
 /// Lists each vertex with its outgoing edges, sources first.

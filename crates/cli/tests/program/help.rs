@@ -44,6 +44,7 @@ const COMMANDS: &[&[&str]] = &[
     &["metastore", "dump"],
     &["metastore", "remove"],
     &["version"],
+    &["replay"],
     &["replicas"],
     &["inspect"],
     &["nexmark"],

@@ -29,6 +29,7 @@ mod named_pipes;
 mod nexmark_run;
 mod orders;
 mod pipes;
+mod replays;
 mod replicas;
 mod served;
 mod survives;

@@ -1,6 +1,7 @@
 //! The execution mode of a job: continuous, or in micro-batches.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea_config::{Kind, Resolved, Setting};
@@ -21,8 +22,8 @@ pub enum ExecutionMode {
     Auto,
 }
 
-/// The length of micro-batches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The length of micro-batches, and their recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MicroBatchConfig {
     /// The time after which a source ends a micro-batch: longer ones cost less, shorter ones make
     /// results visible earlier.
@@ -31,6 +32,11 @@ pub struct MicroBatchConfig {
     /// micro-batch earlier; no limit if `None`. A
     /// limit bounds memory. Sources of different rates then wait for each other.
     pub records: Option<NonZeroU64>,
+    /// The folder to which steps record their micro-batches, for [`replay`](crate::replay); not
+    /// recorded if `None`. Recording costs an encoding, a decoding and a write per chunk.
+    pub record: Option<PathBuf>,
+    /// The maximum size of an instance's recording in bytes; older micro-batches are dropped first.
+    pub record_bytes: u64,
 }
 
 impl Default for MicroBatchConfig {
@@ -38,6 +44,8 @@ impl Default for MicroBatchConfig {
         MicroBatchConfig {
             epoch: Duration::from_millis(5),
             records: None,
+            record: None,
+            record_bytes: 64 << 20,
         }
     }
 }
@@ -72,6 +80,25 @@ pub(super) const RECORDS: Setting = Setting {
     trades: "fewer need less memory, and let fast sources wait for slow ones",
 };
 
+pub(super) const RECORD: Setting = Setting {
+    key: "micro_batch.record",
+    kind: Kind::Text,
+    default: "off",
+    about: "with mode=micro-batch: a folder to which steps record their micro-batches for `replay`, or off",
+    trades: "replay finds steps that are not deterministic; recording costs much of the throughput",
+};
+
+pub(super) const RECORD_BYTES: Setting = Setting {
+    key: "micro_batch.record_bytes",
+    kind: Kind::Bytes {
+        least: 64 << 10,
+        most: 1 << 44,
+    },
+    default: "64MiB",
+    about: "with micro_batch.record: how much the recording of an instance may take on disk; the oldest micro-batches are dropped first",
+    trades: "more retains older micro-batches",
+};
+
 impl ExecutionMode {
     /// Returns the word for this mode in settings.
     pub fn name(self) -> &'static str {
@@ -96,9 +123,12 @@ impl MicroBatchConfig {
     /// Reads the settings of micro-batches.
     pub(super) fn from_settings(resolved: &Resolved) -> Result<Self> {
         let records = resolved.count_or_auto(RECORDS.key)?;
+        let record = Some(resolved.text(RECORD.key)?).filter(|it| !matches!(*it, "off" | ""));
         Ok(MicroBatchConfig {
             epoch: resolved.duration(EPOCH.key)?,
             records: records.and_then(NonZeroU64::new),
+            record: record.map(PathBuf::from),
+            record_bytes: resolved.bytes(RECORD_BYTES.key)?,
         })
     }
 

@@ -105,6 +105,8 @@ pub static NODE_SETTINGS: &[Setting] = &[
     execution_mode::MODE,
     execution_mode::EPOCH,
     execution_mode::RECORDS,
+    execution_mode::RECORD,
+    execution_mode::RECORD_BYTES,
 ];
 
 const fn duration(least: Duration, most: Duration) -> Kind {

@@ -18,6 +18,7 @@ use crate::executor::worker_shared::TaskletWaker;
 use crate::job::{InstanceMetricsHandle, JobShared};
 use crate::panics::quietly;
 use crate::planning::wiring::{Role, TaskletEdge, Wiring};
+use crate::recording::JobRecorder;
 use crate::snapshotting::HandedOffState;
 use crate::snapshotting::InstanceName;
 use crate::stage::{Code, DrainMode, Kind, ProcessorStage, Restoring, SnapshotState};
@@ -40,6 +41,8 @@ pub(crate) struct Launch {
     pub(crate) remote: Option<Arc<dyn RemoteEdges>>,
     /// The sources that run to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
+    /// Present if micro-batches are recorded.
+    pub(crate) recorder: Option<JobRecorder>,
 }
 
 impl Launch {
@@ -57,6 +60,7 @@ impl Launch {
             job,
             remote,
             local: threads.local.clone(),
+            recorder: None,
         }
     }
 
@@ -123,6 +127,9 @@ impl Launch {
                 .and_then(|code| self.take_over_state(code, &name, begins));
             let (code, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
             let desk = self.snapshot_state(name, place, begins && taken.is_none())?;
+            // Recordings start with whole states.
+            let is_recorded = matches!(code, Code::Recorded(_));
+            let desk = desk.map(|desk| desk.always_full(is_recorded));
             let stage = ProcessorStage::new(code, context, inputs, outputs, kind, woken);
             let feeds_urgent = self.to_their_end.contains(&id);
             let stage = stage.with_batches(self.job.batches.as_ref(), feeds_urgent);
@@ -149,7 +156,11 @@ impl Launch {
         let supplier = self.wiring.dag.get(vertex).supplier();
         let supplied = catch_unwind(AssertUnwindSafe(|| supplier.supply(instance)));
         let supplied = supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)));
-        supplied.map(Code::Processor)
+        let Some(recorder) = &self.recorder else {
+            return supplied.map(Code::Processor);
+        };
+        let wrapped = recorder.wrap((&self.wiring.dag, vertex), instance, supplied?)?;
+        Ok(wrapped.map_or_else(Code::Processor, Code::Recorded))
     }
 
     /// Refuses a processor that would break the job's guarantee.

@@ -38,9 +38,14 @@ impl ModeChoice {
     /// Chooses the mode of a job in one process.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if micro-batches have no length.
+    /// [`ErrorCode::InvalidConfig`] if micro-batches have no length, or are to be recorded in a job
+    /// without micro-batches.
     pub fn of(dag: &Dag, config: &NodeConfig) -> Result<Self> {
         let wanted = config.mode;
+        let is_recorded = config.micro_batch.record.is_some();
+        if is_recorded && wanted == ExecutionMode::Continuous {
+            return Err(not_recorded("it has mode=continuous"));
+        }
         let mut choice = ModeChoice {
             wanted,
             batches: None,
@@ -61,7 +66,13 @@ impl ModeChoice {
             }
         }
         let is_micro_batch = wanted == ExecutionMode::MicroBatch || choice.objections.is_empty();
-        choice.batches = is_micro_batch.then_some(config.micro_batch);
+        if is_recorded && !is_micro_batch {
+            let reasons = choice.objections.join("; ");
+            return Err(not_recorded(&format!(
+                "mode=auto takes continuous: {reasons}"
+            )));
+        }
+        choice.batches = is_micro_batch.then(|| config.micro_batch.clone());
         Ok(choice)
     }
 
@@ -78,8 +89,15 @@ impl ModeChoice {
     ///
     /// # Errors
     /// As [`of`](Self::of); [`ErrorCode::InvalidJob`] if micro-batches are configured without a
-    /// guarantee.
+    /// guarantee, or are to be recorded.
     pub fn of_part(dag: &Dag, config: &NodeConfig, guarantee: Guarantee) -> Result<Self> {
+        if config.micro_batch.record.is_some() {
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                "micro_batch.record is set, and micro-batches are recorded in one process only",
+            )
+            .hint("run the job without a cluster, or set micro_batch.record=off"));
+        }
         let mut choice = ModeChoice::of(dag, config)?;
         if guarantee.keeps_state() {
             return Ok(choice);
@@ -97,6 +115,13 @@ impl ModeChoice {
         }
         Ok(choice)
     }
+}
+
+/// Returns the error for a job without micro-batches that is to be recorded.
+fn not_recorded(reason: &str) -> Error {
+    let what = format!("micro_batch.record is set, and the job has no micro-batches: {reason}");
+    Error::new(ErrorCode::InvalidConfig, what)
+        .hint("set mode=micro-batch, or micro_batch.record=off")
 }
 
 /// Returns an objection for each step that declares that it is not deterministic.
@@ -124,6 +149,9 @@ impl fmt::Display for ModeChoice {
                 write!(f, "{}, {:?}", self.name(), batches.epoch)?;
                 if let Some(records) = batches.records {
                     write!(f, " or {records} records of a source")?;
+                }
+                if let Some(folder) = &batches.record {
+                    write!(f, ", recorded to {}", folder.display())?;
                 }
             }
             None => f.write_str(self.name())?,
@@ -208,6 +236,10 @@ mod tests {
             auto.batches.is_none() && auto.objections.len() == 1,
             "{auto}"
         );
+        let mut recorded = config(ExecutionMode::MicroBatch, Duration::ZERO);
+        recorded.micro_batch.record = Some("recording".into());
+        let error = ModeChoice::of_part(&dag, &recorded, Guarantee::ExactlyOnce).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
         for mode in [ExecutionMode::Auto, ExecutionMode::MicroBatch] {
             let choice = choose(mode, Guarantee::AtLeastOnce).unwrap();
             assert!(choice.batches.is_some() && choice.objections.is_empty());
@@ -220,5 +252,19 @@ mod tests {
         config.micro_batch.epoch = Duration::ZERO;
         let error = ModeChoice::of(&dag(None, None), &config).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    }
+
+    #[test]
+    fn a_recording_without_micro_batches_is_refused() {
+        for (mode, is_refused) in [
+            (ExecutionMode::Continuous, true),
+            (ExecutionMode::Auto, true),
+            (ExecutionMode::MicroBatch, false),
+        ] {
+            let mut config = config(mode, Duration::ZERO);
+            config.micro_batch.record = Some("recording".into());
+            let choice = ModeChoice::of(&dag(None, None), &config);
+            assert_eq!(choice.is_err(), is_refused, "{choice:?}");
+        }
     }
 }

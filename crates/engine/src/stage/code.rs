@@ -6,11 +6,14 @@ use ardea_core::{
     Processor, Progress, Result, Timestamp, Watermark,
 };
 
+use crate::recording::RecordedProcessor;
 use crate::remote::{Receiving, Sending};
 
 /// The code that a stage calls. A call of an end costs no more than one of a processor.
 pub(crate) enum Code {
     Processor(Box<dyn Processor>),
+    /// A processor whose micro-batches are recorded.
+    Recorded(Box<RecordedProcessor>),
     Sending(Box<Sending>),
     Receiving(Box<Receiving>),
 }
@@ -29,6 +32,7 @@ impl Code {
     pub(crate) fn processor(&mut self) -> Option<&mut dyn Processor> {
         match self {
             Code::Processor(processor) => Some(&mut **processor),
+            Code::Recorded(processor) => Some(&mut **processor),
             Code::Sending(_) | Code::Receiving(_) => None,
         }
     }
@@ -55,7 +59,7 @@ impl Code {
         match self {
             Code::Sending(sending) => sending.end.open(context.waker.clone()),
             Code::Receiving(receiving) => receiving.end.open(context.waker.clone()),
-            Code::Processor(_) => {}
+            Code::Processor(_) | Code::Recorded(_) => {}
         }
         let Some(processor) = self.processor() else {
             return Ok(());
@@ -104,7 +108,7 @@ impl Code {
             Code::Receiving(receiving) => {
                 return receiving.complete(is_drained, context.clock.now(), outbox);
             }
-            Code::Processor(_) => {}
+            Code::Processor(_) | Code::Recorded(_) => {}
         }
         match self.processor() {
             Some(processor) if is_drained => processor.source().on_drain(outbox),
@@ -138,10 +142,12 @@ impl Code {
     }
 
     /// Passes the end of a micro-batch on: to another process, behind records that are in another
-    /// process, or to the outbox. Returns false if it cannot be sent now; called again then.
+    /// process, or to the outbox. Returns false if that is not possible now; called again then.
     pub(super) fn end_batch(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<bool> {
-        if let Some(sending) = self.sending() {
-            return sending.end_batch(batch);
+        match self {
+            Code::Sending(sending) => return sending.end_batch(batch),
+            Code::Recorded(processor) if !processor.end_batch(batch, outbox)? => return Ok(false),
+            _ => {}
         }
         if !self.defer(Marker::BatchEnd(batch))? {
             outbox.marker(Marker::BatchEnd(batch));
@@ -174,6 +180,7 @@ impl Code {
     pub(super) fn close(&mut self) {
         match self {
             Code::Processor(processor) => processor.close(),
+            Code::Recorded(processor) => processor.close(),
             Code::Sending(sending) => sending.end.close(),
             Code::Receiving(receiving) => receiving.end.close(),
         }

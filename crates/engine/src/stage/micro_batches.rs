@@ -53,6 +53,9 @@ impl ProcessorStage {
 
     /// Passes the end of a micro-batch on when the processor has written the output that found no
     /// room before, for which it has requested a call. Returns true if the micro-batch has ended.
+    ///
+    /// # Errors
+    /// If a recording cannot be written, and errors of a recorded processor.
     pub(super) fn end_batch_of_step(
         &mut self,
         batch: MicroBatch,
@@ -65,7 +68,7 @@ impl ProcessorStage {
             return Ok(false);
         }
         if !self.code.end_batch(batch, &mut self.outbox)? {
-            return Ok(false);
+            return Ok(!self.outbox.is_empty());
         }
         self.context.metrics.count_batch(waited);
         self.phase = Phase::Reading;

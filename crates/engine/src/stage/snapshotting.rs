@@ -89,6 +89,8 @@ pub(crate) struct SnapshotState {
     is_leaving: bool,
     /// A permanent error of the latest snapshot, which fails the job.
     failure: Option<Error>,
+    /// True if all snapshots are full.
+    is_always_full: bool,
     pub(super) restoring: Option<Restoring>,
 }
 
@@ -138,8 +140,15 @@ impl SnapshotState {
             last: LastSnapshotState::NotTaken,
             is_leaving: false,
             failure: None,
+            is_always_full: false,
             restoring,
         }
+    }
+
+    /// Sets whether all snapshots are full.
+    pub(crate) fn always_full(mut self, is_always_full: bool) -> Self {
+        self.is_always_full = is_always_full;
+        self
     }
 
     /// Takes the snapshot of `epoch`. An earlier snapshot that is still being written is cancelled.
@@ -156,7 +165,7 @@ impl SnapshotState {
         self.abandon(SnapshotAbort::Superseded);
         let since = self.committed.filter(|_| {
             let wants_all = sink.wants_all(&self.name, epoch);
-            !wants_all
+            !wants_all && !self.is_always_full
         });
         let snapshot = SnapshotRequest {
             epoch,

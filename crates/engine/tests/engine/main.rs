@@ -24,6 +24,7 @@ mod micro_batches;
 mod pause;
 mod priorities;
 mod random_graphs;
+mod recording;
 mod restart;
 mod rests;
 mod rewire;

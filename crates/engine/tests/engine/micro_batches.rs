@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_millis(1);
 fn node(threads: u32, epoch: Duration) -> Node {
     let micro_batch = MicroBatchConfig {
         epoch,
-        records: None,
+        ..MicroBatchConfig::default()
     };
     let config = NodeConfig {
         mode: ExecutionMode::MicroBatch,
@@ -180,6 +180,7 @@ fn a_source_that_waits_for_the_end_of_an_epoch_is_not_called_for_micro_batches()
     let micro_batch = MicroBatchConfig {
         epoch: SHORT,
         records: None,
+        ..MicroBatchConfig::default()
     };
     let node = Node::start(NodeConfig {
         mode: ExecutionMode::MicroBatch,

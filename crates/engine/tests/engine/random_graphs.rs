@@ -80,11 +80,16 @@ impl Graph {
         let batches = self.batches.map(|(micros, records)| MicroBatchConfig {
             epoch: Duration::from_micros(micros),
             records: records.and_then(NonZeroU64::new),
+            ..MicroBatchConfig::default()
         });
+        let is_micro_batch = batches.is_some();
         NodeConfig {
             chunk_records: self.chunk.try_into().unwrap(),
             fuse: self.fuse,
-            mode: batches.map_or_else(ExecutionMode::default, |_| ExecutionMode::MicroBatch),
+            mode: match is_micro_batch {
+                true => ExecutionMode::MicroBatch,
+                false => ExecutionMode::Continuous,
+            },
             micro_batch: batches.unwrap_or_default(),
             ..config(self.threads)
         }

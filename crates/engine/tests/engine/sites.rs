@@ -270,6 +270,7 @@ impl Sites {
         let micro_batch = MicroBatchConfig {
             epoch,
             records: None,
+            ..MicroBatchConfig::default()
         };
         let config = NodeConfig {
             mode: ExecutionMode::MicroBatch,

@@ -278,6 +278,7 @@ fn a_job_in_micro_batches_restores_all_state_before_it_processes_a_record() {
     let micro_batch = MicroBatchConfig {
         epoch: Duration::from_millis(1),
         records: None,
+        ..MicroBatchConfig::default()
     };
     let node = Node::start(NodeConfig {
         mode: ExecutionMode::MicroBatch,

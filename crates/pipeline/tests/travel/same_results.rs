@@ -84,6 +84,7 @@ fn nodes() -> impl Strategy<Value = NodeConfig> {
         micro_batch: MicroBatchConfig {
             epoch: Duration::from_millis(1),
             records: batch.and_then(NonZeroU64::new),
+            ..MicroBatchConfig::default()
         },
         chunk_records: NonZeroUsize::new(chunk).unwrap(),
         queue_chunks: NonZeroUsize::new(queue).unwrap(),
