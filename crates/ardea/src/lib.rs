@@ -120,7 +120,7 @@ pub mod prelude {
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StateBackendConfig};
     pub use ardea_instance::InstanceCommand;
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, ExchangeData, Firing, JoinInterval, KeyedContext,
+        Collected, Combine, EarlyFiring, Either, ExchangeData, Firing, JoinInterval, KeyedContext,
         KeyedStream, Local, Pipeline, StateValue, Stream, Timed, Trigger, Untimed, WatermarkPolicy,
         Weekday, Window, WindowChange, WindowResult, WindowedStream,
     };

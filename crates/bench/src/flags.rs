@@ -43,17 +43,6 @@ pub(crate) fn defaults<P: Args>() -> P {
     parsed.unwrap_or_else(|error| error.exit())
 }
 
-/// Options of the benchmark contract with only one valid value in this version. They are hidden and
-/// without effect, and accepted so that commands written for the contract run.
-#[derive(Args, Clone, Debug)]
-pub struct FixedOptions {
-    #[arg(long, hide = true, value_name = "MODE", value_parser = ["continuous"],
-        default_value = "continuous")]
-    mode: String,
-    #[arg(long, hide = true, value_name = "DURATION", value_parser = ["5ms"], default_value = "5ms")]
-    epoch: String,
-}
-
 /// Parses a time of at most a year.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;

@@ -75,6 +75,15 @@ impl Running {
         }
     }
 
+    /// Ends the sources as if their input had ended.
+    #[cfg(all(feature = "kafka", feature = "redis"))]
+    pub(crate) fn drain(&self) {
+        match self {
+            Running::Plain(job) => job.drain(),
+            Running::FaultTolerant(_, handle) => handle.drain(),
+        }
+    }
+
     /// Waits until the job has ended, and returns its checkpoint statistics if it is
     /// fault-tolerant.
     pub(crate) fn join(self) -> Result<Option<CheckpointStats>> {

@@ -1,6 +1,7 @@
 //! Decompression of a stream: of a file, a pipe or standard input.
 
 mod member_index;
+mod member_search;
 mod members;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 
 use crate::files::Compression;
 pub(crate) use member_index::MemberIndex;
+pub(crate) use member_search::{MemberSearch, has_several_members};
 pub(crate) use members::Members;
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
@@ -26,7 +28,7 @@ pub(crate) enum Packing {
 
 impl Packing {
     /// Returns the format of a stream that begins with `head`; `None` if no format matches.
-    fn of(head: &[u8]) -> Option<Packing> {
+    pub fn of(head: &[u8]) -> Option<Packing> {
         if head.starts_with(GZIP_MAGIC) {
             return Some(Packing::Gzip);
         }

@@ -9,6 +9,7 @@ use ardea_codec::{ExchangeData, StateValue};
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
 
+use crate::combine::Combine;
 use crate::pipeline::Pipeline;
 use crate::state::state_codecs;
 use crate::step::{EdgeInput, Lower, StepOutput};
@@ -27,6 +28,7 @@ pub struct KeyedStream<T, K, F, B, E> {
     pub(crate) key: Arc<F>,
     /// The routing and codec of records by key.
     way: EdgeInput,
+    pub(crate) combine: Combine,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -47,6 +49,7 @@ where
             stream,
             key,
             way: EdgeInput::of::<T>(Routing::keyed(move |record: &T| by(record))),
+            combine: Combine::Auto,
             kind: PhantomData,
         }
     }
@@ -123,6 +126,40 @@ where
         })
     }
 
+    /// Sets the place at which an aggregate of windows, or of the whole input, combines the records
+    /// of a key: before the exchange by key, or after it. By default it is chosen by the aggregate
+    /// and the number of instances. Other steps need each record, and ignore it.
+    ///
+    /// A job whose records have few equal keys may be faster with
+    /// [`AfterExchange`](Combine::AfterExchange). Early results, allowed lateness and sessions need
+    /// the records in one place: [`BeforeExchange`](Combine::BeforeExchange) is then refused when
+    /// the pipeline is compiled.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_aggregate::count;
+    /// use ardea_connectors::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Combine, Pipeline, WatermarkPolicy, Window};
+    ///
+    /// let p = Pipeline::new("visits");
+    /// let out = p
+    ///     .read_from(items(vec![("ann", 1), ("bob", 2), ("ann", 4)]))
+    ///     .with_timestamps(|(_, at)| Timestamp::from_secs(*at), WatermarkPolicy::in_order())
+    ///     .key_by(|(name, _)| *name)
+    ///     .combine(Combine::AfterExchange)
+    ///     .window(Window::tumbling(Duration::from_secs(10)))
+    ///     .aggregate("visits", count())
+    ///     .map(|window| (window.key, window.value))
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take_sorted(), [("ann", 2), ("bob", 1)]);
+    /// ```
+    pub fn combine(mut self, combine: Combine) -> Self {
+        self.combine = combine;
+        self
+    }
+
     /// Assigns each key's records to event-time windows.
     pub fn window(self, window: Window) -> WindowedStream<T, K, F, B>
     where
@@ -132,6 +169,7 @@ where
             stream: self.stream.retyped(),
             key: self.key,
             way: self.way,
+            combine: self.combine,
             kind: PhantomData,
         };
         WindowedStream::new(timed, window)
@@ -150,6 +188,7 @@ where
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
+        let combine = self.combine;
         let (way, partials) = (
             self.way,
             EdgeInput::of::<Partial<K, A::Acc>>(Routing::keyed(by_key)),
@@ -157,7 +196,7 @@ where
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.default_parallelism();
             let fold = Arc::clone(&fold);
-            if lowering.is_single(parallelism) {
+            if !combine.is_before(name, None, lowering.is_single(parallelism))? {
                 let make = supplier(move || group(Arc::clone(&fold)));
                 let input = (inputs[0], way.clone());
                 return Ok(vec![lowering.vertex_with_inputs(

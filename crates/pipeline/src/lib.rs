@@ -56,6 +56,7 @@ mod branch;
 mod timed;
 
 mod co_window;
+mod combine;
 mod keyed;
 mod state;
 mod window;
@@ -75,6 +76,7 @@ pub use ardea_operators::{
     WindowChange, WindowResult,
 };
 pub use collected::Collected;
+pub use combine::Combine;
 pub use keyed::KeyedStream;
 pub use pipeline::Pipeline;
 pub use stream::{HasEventTime, Stream, Timed, Untimed};

@@ -194,6 +194,7 @@ where
         A: Aggregate<T, Acc: StateValue>,
         G: Trigger<T, State: StateValue>,
     {
+        let combine = self.keyed.combine;
         let fold = FoldOne::new(self.keyed.key_of(), aggregate).early((*self.early).clone());
         let (from, way) = self.keyed.keyed_input();
         let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
@@ -216,10 +217,13 @@ where
             if uses_clock {
                 lowering.nondeterminism = Some("its early results follow the clock".into());
             }
+            let obstacle = match early {
+                true => Some("early results need the records of a key in one place"),
+                false => window.obstacle_to_two_stages(),
+            };
+            let is_combined = combine.is_before(name, obstacle, lowering.is_single(parallelism))?;
             match spec {
-                Checked::Sliding(spec)
-                    if !early && window.allows_two_stages() && !lowering.is_single(parallelism) =>
-                {
+                Checked::Sliding(spec) if is_combined => {
                     let partials = partials.clone();
                     let ways = (&way, partials);
                     Ok(two_stages(lowering, name, inputs[0], spec, &fold, ways))

@@ -155,10 +155,16 @@ impl Window {
         })
     }
 
-    /// Returns true if partial results of several first stages may be combined. Corrections need
-    /// the records in one place.
-    pub(crate) fn allows_two_stages(self) -> bool {
-        self.lateness.is_zero() && !self.is_session()
+    /// Returns the reason why partial results of several first stages cannot be combined; `None` if
+    /// they can.
+    pub(crate) fn obstacle_to_two_stages(self) -> Option<&'static str> {
+        match (self.is_session(), self.lateness.is_zero()) {
+            (true, _) => Some("sessions need the records of a key in one place"),
+            (false, false) => {
+                Some("windows with allowed lateness need the records of a key in one place")
+            }
+            (false, true) => None,
+        }
     }
 
     /// Returns true for session windows, which are separate for each key.

@@ -8,7 +8,7 @@ use ardea_connectors::collections::items;
 use ardea_connectors::null;
 use ardea_core::{Error, ErrorCode, Parallelism, Timestamp};
 use ardea_engine::{ExecutionPlan, NodeConfig};
-use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Weekday, Window};
+use ardea_pipeline::{Combine, EarlyFiring, Pipeline, WatermarkPolicy, Weekday, Window};
 
 fn threads(count: u32) -> NonZeroU32 {
     NonZeroU32::new(count).unwrap()
@@ -197,6 +197,62 @@ fn several_threads_aggregate_in_two_stages() {
     let plan = plan(&p, 3);
     assert_eq!(plan[0], "1 × tasklet: items → timestamps → counts: partial");
     assert_eq!(plan[1], "3 × tasklet: counts");
+}
+
+/// Returns a windowed pipeline, and one that groups its whole input, that combine so.
+fn combining(combine: Combine, window: Window) -> [Pipeline; 2] {
+    let (windows, groups) = (Pipeline::new("windows"), Pipeline::new("groups"));
+    let seconds = |p: &Pipeline| {
+        p.read_from(items(vec![1i64]))
+            .with_timestamps(
+                |second| Timestamp::from_secs(*second),
+                WatermarkPolicy::in_order(),
+            )
+            .key_by(|second| *second)
+            .combine(combine)
+    };
+    seconds(&windows)
+        .window(window)
+        .aggregate("counts", count())
+        .write_to(null::sink());
+    seconds(&groups)
+        .aggregate("counts", count())
+        .write_to(null::sink());
+    [windows, groups]
+}
+
+#[test]
+fn records_are_combined_before_or_after_their_exchange_as_set() {
+    let tumbling = Window::tumbling(Duration::from_secs(10));
+    for (combine, count, is_before) in [
+        (Combine::Auto, 1, false),
+        (Combine::Auto, 3, true),
+        (Combine::BeforeExchange, 1, true),
+        (Combine::BeforeExchange, 3, true),
+        (Combine::AfterExchange, 1, false),
+        (Combine::AfterExchange, 3, false),
+    ] {
+        for p in combining(combine, tumbling) {
+            let plan = plan(&p, count).join("\n");
+            let has_stage = plan.contains("counts: partial");
+            assert_eq!(has_stage, is_before, "{combine:?}, {count} threads: {plan}");
+        }
+    }
+}
+
+#[test]
+fn what_needs_all_records_in_one_place_is_not_combined_before_the_exchange() {
+    let second = Duration::from_secs(1);
+    let late = Window::tumbling(second).allowed_lateness(second);
+    for (window, word) in [(late, "lateness"), (Window::session(second), "sessions")] {
+        let [p, _] = combining(Combine::BeforeExchange, window);
+        let text = refusal(&p).to_string();
+        assert!(text.contains("counts") && text.contains(word), "{text}");
+        for combine in [Combine::Auto, Combine::AfterExchange] {
+            let [p, _] = combining(combine, window);
+            assert!(!plan(&p, 3).join("\n").contains("partial"));
+        }
+    }
 }
 
 #[test]

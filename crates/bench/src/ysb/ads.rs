@@ -1,7 +1,6 @@
-//! The events, the job, and its expected output.
+//! The job, and its expected output.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +9,14 @@ use ardea_aggregate::count;
 use ardea_connectors::files;
 use ardea_core::{Clock, Instance, Parallelism, Result, Source, Timestamp, Unbounded, supplier};
 use ardea_operators::WindowResult;
-use ardea_pipeline::{Pipeline, Window};
+use ardea_pipeline::{Combine, Pipeline, Stream, Timed, WatermarkPolicy, Window};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::events::{ADS, AdEvents};
+use super::json::{AdView, CYCLE, CampaignTable, JsonAd, JsonAds};
+#[cfg(all(feature = "kafka", feature = "redis"))]
+use super::servers;
 use crate::cluster::BenchJob;
 use crate::load::due;
 use crate::long_running::accounts::as_many;
@@ -21,61 +25,70 @@ use crate::long_running::source::{SignalledSourceP, Task};
 use crate::long_running::watch::ResultObserver;
 use crate::rows::EventRows;
 
-/// The number of advertisements of a campaign.
-const ADS: u64 = 10;
-
-/// The number of event types, one of which is a view.
-const KINDS: u64 = 3;
-
 /// Event time between watermarks.
 const STRIDE: Duration = Duration::from_millis(10);
 
-/// A user's interaction with an advertisement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct AdEvent {
-    ad: u64,
-    /// The type of the event; zero for a view.
-    kind: u8,
+/// The form of the events.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum YsbInput {
+    /// JSON texts, generated ahead in memory
+    Json,
+    /// Rows, generated in place
+    Rows,
 }
 
-/// The events of `campaigns` campaigns.
-#[derive(Clone, Copy, Debug)]
-struct AdEvents {
-    campaigns: u64,
-    instance: Instance,
-}
-
-impl AdEvents {
-    fn event(&self, index: u64) -> AdEvent {
-        let instance = u64::from(self.instance.index) << 40;
-        let mixed = (index ^ instance).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let random = mixed >> 32;
-        AdEvent {
-            ad: random % (self.campaigns * ADS),
-            kind: (mixed % (1 << 31) % KINDS) as u8,
+impl YsbInput {
+    /// Returns the value of the flag.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            YsbInput::Json => "json",
+            YsbInput::Rows => "rows",
         }
     }
 }
 
-impl EventRows for AdEvents {
-    type Row = AdEvent;
+/// The place at which views are combined.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum YsbCombine {
+    /// Chosen by the engine
+    Auto,
+    /// Before the exchange by campaign
+    On,
+    /// After the exchange by campaign
+    Off,
+}
 
-    fn of_instance(&self, instance: Instance) -> Self {
-        AdEvents { instance, ..*self }
+impl YsbCombine {
+    /// Returns the value of the flag.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            YsbCombine::Auto => "auto",
+            YsbCombine::On => "on",
+            YsbCombine::Off => "off",
+        }
     }
 
-    fn fill(
-        &self,
-        run: Range<u64>,
-        _: i64,
-        time: impl Fn(u64) -> Timestamp,
-        rows: &mut Vec<AdEvent>,
-        times: &mut Vec<Timestamp>,
-    ) {
-        rows.extend(run.clone().map(|index| self.event(index)));
-        times.extend(run.map(time));
+    fn combine(self) -> Combine {
+        match self {
+            YsbCombine::Auto => Combine::Auto,
+            YsbCombine::On => Combine::BeforeExchange,
+            YsbCombine::Off => Combine::AfterExchange,
+        }
     }
+}
+
+/// A topic of Kafka.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct KafkaTopic {
+    pub(super) brokers: String,
+    pub(super) name: String,
+}
+
+/// A hash in Redis.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct RedisHash {
+    pub(super) url: String,
+    pub(super) key: String,
 }
 
 /// The parameters of a run, sent to each container.
@@ -89,6 +102,12 @@ pub(crate) struct AdsLoad {
     pub(crate) window: Duration,
     /// The number of sources, and of counting instances.
     pub(crate) instances: u32,
+    pub(crate) input: YsbInput,
+    pub(crate) combine: YsbCombine,
+    /// The topic with the events, which are JSON texts; `None` to generate them in the job.
+    pub(crate) kafka: Option<KafkaTopic>,
+    /// The hash for the results; `None` to write them to files.
+    pub(crate) redis: Option<RedisHash>,
     /// The folder in which the job publishes.
     pub(crate) out: PathBuf,
 }
@@ -102,10 +121,11 @@ impl AdsLoad {
     }
 
     fn events(&self) -> AdEvents {
-        AdEvents {
-            campaigns: self.campaigns,
-            instance: Instance::ONLY,
-        }
+        let cycle = match self.input {
+            YsbInput::Json => Some(CYCLE),
+            YsbInput::Rows => None,
+        };
+        AdEvents::new(self.campaigns, cycle)
     }
 
     /// Returns the campaign of each advertisement.
@@ -115,31 +135,84 @@ impl AdsLoad {
 
     /// Returns the job of a container, and the handle by which the bench controls it.
     pub(crate) fn job(&self) -> Result<BenchJob> {
+        let (pipeline, watch) = self.pipeline()?;
+        Ok((Box::new(pipeline), watch))
+    }
+
+    /// Returns the job and its observer.
+    pub(super) fn pipeline(&self) -> Result<(Pipeline, Arc<ResultObserver>)> {
         let watch = ResultObserver::new(true)?;
-        let (events, task, many) = (self.events(), self.task(), as_many(self.instances));
-        let (reads, sees) = (Arc::clone(&watch), Arc::clone(&watch));
-        let make = supplier(move || SignalledSourceP::new(events, task, Arc::clone(&reads)));
-        let source = Source::<AdEvent, Unbounded>::new("events", make).parallelism(many);
-        let (table, clock) = (self.table(), Clock::system());
         let p = Pipeline::new("ysb");
-        let counted = p
-            .read_from(source)
+        let campaigns = match (&self.kafka, self.input) {
+            #[cfg(all(feature = "kafka", feature = "redis"))]
+            (Some(topic), _) => servers::campaigns(self, &p, topic, &watch),
+            (_, YsbInput::Json) => self.campaigns_of_json(&p, &watch),
+            (_, YsbInput::Rows) => self.campaigns_of_rows(&p, &watch),
+        };
+        let (sees, clock) = (Arc::clone(&watch), Clock::system());
+        let counted = campaigns
+            .key_by(|campaign| *campaign)
+            .combine(self.combine.combine())
+            .window(Window::tumbling(self.window))
+            .aggregate("views", count())
+            .parallelism(as_many(self.instances));
+        let seen = counted.rebalance().parallelism(Parallelism::ONE).map(
+            move |views: WindowResult<u64, u64>| {
+                sees.record_results(clock.wall(), [views.end].into_iter());
+                views
+            },
+        );
+        #[cfg(all(feature = "kafka", feature = "redis"))]
+        if let Some(hash) = &self.redis {
+            servers::write_results(seen, hash);
+            return Ok((p, watch));
+        }
+        let told =
+            seen.map(|views| format!("{} {} {}", views.key, views.end.as_millis(), views.value));
+        let sink = files::write_lines(self.out.join("views.txt")).rotate_with_epochs();
+        told.write_to(sink.build());
+        Ok((p, watch))
+    }
+
+    /// Returns a source that emits events when they are due.
+    pub(super) fn source<R: EventRows>(
+        &self,
+        events: R,
+        watch: &Arc<ResultObserver>,
+    ) -> Source<R::Row, Unbounded> {
+        let (task, reads) = (self.task(), Arc::clone(watch));
+        let make =
+            supplier(move || SignalledSourceP::new(events.clone(), task, Arc::clone(&reads)));
+        Source::new("events", make).parallelism(as_many(self.instances))
+    }
+
+    /// Decodes the events, and returns the campaigns of the views among them.
+    fn campaigns_of_json(
+        &self,
+        p: &Pipeline,
+        watch: &Arc<ResultObserver>,
+    ) -> Stream<u64, Unbounded, Timed> {
+        let table = CampaignTable::new(self.campaigns);
+        p.read_from(self.source(JsonAds::new(self.campaigns), watch))
+            .filter_map(move |event: JsonAd| table.view(event.as_bytes()))
+            .with_timestamps(
+                |view: &AdView| view.time,
+                WatermarkPolicy::in_order().stride(STRIDE),
+            )
+            .map(|view: AdView| view.campaign)
+    }
+
+    /// Returns the campaigns of the views among the events.
+    fn campaigns_of_rows(
+        &self,
+        p: &Pipeline,
+        watch: &Arc<ResultObserver>,
+    ) -> Stream<u64, Unbounded, Timed> {
+        let table = self.table();
+        p.read_from(self.source(self.events(), watch))
             .with_source_time()
             .filter(|event| event.kind == 0)
             .map(move |event| table[event.ad as usize])
-            .key_by(|campaign| *campaign)
-            .window(Window::tumbling(self.window))
-            .aggregate("views", count())
-            .parallelism(many);
-        let told = counted.rebalance().parallelism(Parallelism::ONE).map(
-            move |views: WindowResult<u64, u64>| {
-                sees.record_results(clock.wall(), [views.end].into_iter());
-                format!("{} {} {}", views.key, views.end.as_millis(), views.value)
-            },
-        );
-        let sink = files::write_lines(self.out.join("views.txt")).rotate_with_epochs();
-        told.write_to(sink.build());
-        Ok((Box::new(p), watch))
     }
 
     /// Returns the expected output of a job that starts at `start`.
@@ -195,6 +268,10 @@ mod tests {
             long: Duration::from_secs(3),
             window: Duration::from_secs(1),
             instances: 2,
+            input: YsbInput::Rows,
+            combine: YsbCombine::Auto,
+            kafka: None,
+            redis: None,
             out: PathBuf::new(),
         }
     }

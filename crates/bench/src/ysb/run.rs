@@ -2,17 +2,20 @@
 //! expected one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use ardea_core::{Result, Timestamp};
 use serde_json::{Value, json};
 
 use super::ads::AdsLoad;
+use super::cdf::write_cdf;
+use super::local;
 use super::params::YsbParams;
 use crate::cluster::{Kind, Load, Sample, merged};
 use crate::long_running::commits;
 use crate::long_running::fixture::{Fixture, published_in, rss_mb, spent};
-use crate::long_running::published;
+use crate::long_running::published::{self, Verdict};
 use crate::long_running::span::Plan;
 use crate::long_running::watch::WINDOW;
 use crate::noise;
@@ -30,20 +33,20 @@ const AFFECTED: Duration = Duration::from_millis(10);
 /// invalid; errors of the cluster or the job.
 pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
+    match params.is_local() {
+        true => local::run(params, progress),
+        false => run_on_cluster(params, progress),
+    }
+}
+
+fn run_on_cluster(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     progress("measuring the machine's background noise");
-    let noise = noise::measure_noise(params.workers * params.threads, params.duration)?;
+    let noise = noise::measure_noise(params.instances(), params.duration)?;
     progress("starting a cluster");
     let mut load = None;
     let size = (params.hosts(), params.workers);
     let mut stand = Fixture::start("ysb", size, &params.settings(), |socket| {
-        let ads = AdsLoad {
-            campaigns: params.campaigns,
-            rate: params.rate,
-            long: params.warmup + params.duration,
-            window: params.window,
-            instances: params.workers,
-            out: published_in(&socket),
-        };
+        let ads = params.load(published_in(&socket));
         load = Some(ads.clone());
         Load::new(socket, Kind::Ads(ads))
     })?;
@@ -63,15 +66,11 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
     let hosts_cpu = stand.host_cpu_time();
     progress("waiting for all results");
     let (last, is_over) = stand.end(params.window + STILL);
-    let recovered = recovered.map(|time| rounded(time.as_secs_f64() * 1e3, 1e3));
     let mut figures: Vec<Field> = vec![("duration_s", json!(seconds(params.duration)))];
-    figures.extend(windows(&last, &plan, killed));
-    figures.push(("recovery_ms", json!(recovered)));
+    figures.extend(latencies(params, &last, &plan, killed)?);
     let checked = load.filter(|_| is_over);
-    let verdict = checked.map(|load| verdict(&load, &stand, plan.start));
-    let verdict = verdict.transpose()?;
-    figures.push(("lost", json!(verdict.map(|verdict| verdict.lost))));
-    figures.push(("duplicated", json!(verdict.map(|it| it.duplicated))));
+    let verdict = checked.map(|load| verdict(&load, &stand.published(), plan.start));
+    figures.extend(outcome(recovered, verdict.transpose()?));
     figures.push(("host_cpu_seconds", json!(seconds(hosts_cpu))));
     figures.extend(match params.guarantee.keeps_state() {
         true => stand.commits().figures(),
@@ -87,6 +86,33 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
         parameters: params.fields(),
         figures,
     })
+}
+
+/// Returns the figures of a failure and of the comparison with the expected output.
+pub(super) fn outcome(recovered: Option<Duration>, verdict: Option<Verdict>) -> Vec<Field> {
+    let recovered = recovered.map(|time| rounded(time.as_secs_f64() * 1e3, 1e3));
+    vec![
+        ("recovery_ms", json!(recovered)),
+        ("lost", json!(verdict.map(|verdict| verdict.lost))),
+        (
+            "duplicated",
+            json!(verdict.map(|verdict| verdict.duplicated)),
+        ),
+    ]
+}
+
+/// Returns the latencies of all windows, and the figures of those that ended after the kill. Writes
+/// their distribution if requested.
+pub(super) fn latencies(
+    params: &YsbParams,
+    last: &[Sample],
+    plan: &Plan,
+    killed: Option<Timestamp>,
+) -> Result<Vec<Field>> {
+    if let Some(path) = &params.cdf {
+        write_cdf(path, &merged(last)?)?;
+    }
+    Ok(windows(last, plan, killed))
 }
 
 /// The results are complete after a window and this time without new ones.
@@ -141,8 +167,13 @@ fn late_windows(last: &[Sample]) -> BTreeMap<i64, u64> {
     late
 }
 
-fn verdict(load: &AdsLoad, stand: &Fixture, start: Timestamp) -> Result<published::Verdict> {
-    let lines: Vec<(u64, i64, u64)> = published::lines(&stand.published(), |line| {
+/// Compares the output, in a folder unless it is in Redis, with the expected one.
+pub(super) fn verdict(load: &AdsLoad, folder: &Path, start: Timestamp) -> Result<Verdict> {
+    #[cfg(all(feature = "kafka", feature = "redis"))]
+    if let Some(hash) = &load.redis {
+        return Ok(load.verdict(start, &super::servers::published(hash)?));
+    }
+    let lines: Vec<(u64, i64, u64)> = published::lines(folder, |line| {
         let mut parts = line.split(' ');
         let campaign = parts.next()?.parse().ok()?;
         let end = parts.next()?.parse().ok()?;

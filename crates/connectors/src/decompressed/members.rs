@@ -18,6 +18,8 @@ pub(crate) struct Members<R: Read> {
     stage: Stage<BufReader<R>>,
     /// The number of the present member, from one.
     number: u64,
+    /// True if reads return zero bytes at the end of each member.
+    stops: bool,
 }
 
 /// The state of the reader.
@@ -50,7 +52,14 @@ impl<R: Read> Members<R> {
             packing,
             stage: Stage::begin(packing, stream)?,
             number: 1,
+            stops: false,
         })
+    }
+
+    /// Makes reads return zero bytes at the end of each member, until the
+    /// [next one](Self::begin_next) is started.
+    pub fn stop_at_members(&mut self, stops: bool) {
+        self.stops = stops;
     }
 
     /// Returns the underlying stream.
@@ -64,10 +73,11 @@ impl<R: Read> Members<R> {
         Some(stream.get_mut())
     }
 
-    /// Skips padding and starts the next member; false at the end of the stream.
-    fn begin_next(&mut self) -> io::Result<bool> {
+    /// Skips the padding after a member. Returns the number of bytes that were read from the
+    /// stream and belong to the next member; `None` at the end of the stream.
+    pub fn skip_padding(&mut self) -> io::Result<Option<usize>> {
         let Stage::Between(stream) = &mut self.stage else {
-            return Ok(false);
+            return Ok(None);
         };
         loop {
             let bytes = stream.fill_buf()?;
@@ -75,15 +85,23 @@ impl<R: Read> Members<R> {
                 let zeros = bytes.len();
                 stream.consume(zeros);
                 match zeros {
-                    0 => return Ok(false),
+                    0 => return Ok(None),
                     _ => continue,
                 }
             };
             if !self.packing.may_begin_with(bytes[at]) {
                 return Err(garbage(self.number));
             }
+            let left = bytes.len() - at;
             stream.consume(at);
-            break;
+            return Ok(Some(left));
+        }
+    }
+
+    /// Skips padding and starts the next member; false at the end of the stream.
+    pub fn begin_next(&mut self) -> io::Result<bool> {
+        if self.skip_padding()?.is_none() {
+            return Ok(false);
         }
         if let Stage::Between(stream) = std::mem::replace(&mut self.stage, Stage::Failed) {
             self.stage = Stage::begin(self.packing, stream)?;
@@ -111,6 +129,7 @@ impl<R: Read> Read for Members<R> {
             let read = match &mut self.stage {
                 Stage::Gzip(decoder) => decoder.read(buffer)?,
                 Stage::Zstd(decoder) => decoder.read(buffer)?,
+                Stage::Between(_) if self.stops => return Ok(0),
                 Stage::Between(_) => match self.begin_next()? {
                     true => continue,
                     false => return Ok(0),

@@ -109,7 +109,7 @@ pub fn unpacked(path: impl AsRef<Path>) -> Result<impl Read + Send + 'static> {
         #[cfg(feature = "s3")]
         FileStore::Bucket(bucket) => {
             let object = bucket.open(&path, ReadAhead::Next, &Arc::default())?;
-            let reader = Checked::new(SourceFile::Object(object), 0).map_err(failed)?;
+            let reader = Checked::new(SourceFile::Object(Arc::new(object)), 0).map_err(failed)?;
             Box::new(BlockingReader {
                 reader,
                 go_on: || true,

@@ -92,10 +92,19 @@ impl Location {
 pub(super) enum SourceFile {
     Local(File),
     #[cfg(feature = "s3")]
-    Object(ObjectReader),
+    Object(Arc<ObjectReader>),
 }
 
 impl SourceFile {
+    /// Returns another handle of the same open file. Handles of an object share its ranges.
+    pub fn try_clone(&self) -> io::Result<SourceFile> {
+        match self {
+            SourceFile::Local(file) => Ok(SourceFile::Local(file.try_clone()?)),
+            #[cfg(feature = "s3")]
+            SourceFile::Object(object) => Ok(SourceFile::Object(Arc::clone(object))),
+        }
+    }
+
     /// Returns the present length in bytes. An object has the length that it had when it was
     /// opened.
     pub fn length(&self) -> io::Result<u64> {

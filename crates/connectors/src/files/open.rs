@@ -94,12 +94,12 @@ impl FileOpener {
         }
     }
 
-    /// Opens a file or an object. `block_bytes` is the size of the blocks of a shared file.
-    fn open_file(&self, path: &Path, block_bytes: Option<u64>) -> Result<OpenFile> {
+    /// Opens a file or an object. `blocks` are those that are read of a shared file.
+    fn open_file(&self, path: &Path, blocks: Option<&FileBlocks>) -> Result<OpenFile> {
         match &self.store {
             FileStore::Local => {
                 // The system reads local files ahead.
-                let _ = block_bytes;
+                let _ = blocks;
                 let failed = |error| cannot_read(path, error);
                 let file = open_at_once(path).map_err(failed)?;
                 Ok(match file.metadata().map_err(failed)?.is_file() {
@@ -109,9 +109,15 @@ impl FileOpener {
             }
             #[cfg(feature = "s3")]
             FileStore::Bucket(bucket) => {
-                let ahead = block_bytes.map_or(ReadAhead::Next, ReadAhead::of_blocks);
+                let ahead = match blocks {
+                    None => ReadAhead::Next,
+                    Some(blocks) if blocks.is_packed => {
+                        ReadAhead::of_packed_blocks(blocks.block_bytes)
+                    }
+                    Some(blocks) => ReadAhead::of_blocks(blocks.block_bytes),
+                };
                 let object = bucket.open(path, ahead, &self.signals)?;
-                Ok(OpenFile::Plain(SourceFile::Object(object)))
+                Ok(OpenFile::Plain(SourceFile::Object(Arc::new(object))))
             }
         }
     }
@@ -224,7 +230,7 @@ impl FileOpener {
         is_kept: bool,
     ) -> Result<(Input, Arc<BlockPositions>)> {
         let failed = |error| cannot_read(path, error);
-        let OpenFile::Plain(file) = self.open_file(path, Some(blocks.block_bytes))? else {
+        let OpenFile::Plain(file) = self.open_file(path, Some(&blocks))? else {
             return Err(changed(path, NO_PLAIN_FILE));
         };
         if let Some(fingerprint) = fingerprint {
@@ -247,13 +253,13 @@ impl FileOpener {
             false => None,
         };
         let mark = mark_of(&file).map_err(failed)?;
-        let (raw, positions) = match (blocks.is_packed, file) {
-            (true, SourceFile::Local(file)) => {
+        let (raw, positions) = match blocks.is_packed {
+            true => {
                 let reader = PackedBlockReader::new(file, path, blocks).map_err(failed)?;
                 let positions = reader.positions();
                 (Raw::PackedBlocks(Box::new(reader)), positions)
             }
-            (_, file) => {
+            false => {
                 let reader = BlockReader::new(file, path, blocks).map_err(failed)?;
                 let positions = reader.positions();
                 (Raw::Blocks(reader), positions)

@@ -2,6 +2,7 @@
 
 pub(super) mod block_reader;
 pub(super) mod blocks;
+mod member_finder;
 pub(super) mod packed_blocks;
 pub(super) mod splits;
 pub(super) mod supply;
@@ -26,7 +27,7 @@ use super::location::{Location, is_bucket};
 use super::open::{FileOpener, Input, Resumption};
 use super::part_file::Compression;
 use super::watch::WatchSource;
-use crate::decompressed::{Damage, MemberIndex, damage};
+use crate::decompressed::{Damage, MemberIndex, damage, has_several_members};
 use crate::fd_poll::not_now;
 use crate::format::{BatchDecode, Csv, Decode, Framing, JsonLines, Lines};
 use crate::record_output::{AsBatches, AsRows, OutputForm, RecordOutput};
@@ -77,17 +78,20 @@ where
 ///   byte. Each instance emits its records in the order of the file. Such a file is read up to the
 ///   length it had at the start of the job. On a cluster it must not change until all instances
 ///   have started.
-/// * So is a large compressed file of members that say where they end: those of `bgzip`, and zstd
-///   frames, such as those of the sinks and of `pzstd`. Members of `gzip` do not.
+/// * So is a large compressed file of several members, such as one of `bgzip`, of concatenated gzip
+///   files, of `pzstd`, or of the sinks. The first member must end within the first block, or
+///   within 160 KiB. A member belongs to the block that contains its first byte. Files of one
+///   member, such as those of `gzip`, are not shared.
 /// * Other files are read by one instance from beginning to end: small and other compressed files,
 ///   pipes, and files of records that may contain newlines ([`Framing::Quoted`]). The instances
 ///   share several files.
 /// * By default there is one instance per core, or one if the decoder's records may contain
 ///   newlines, or the path is a compressed file that cannot be shared.
 /// * The address of an object or of a prefix in a bucket, such as `s3://bucket/prefix`, takes the
-///   place of a path (feature `s3`). Its objects are read as files, but compressed objects by one
-///   instance each. A store that does not answer is waited for. An object that is replaced while it
-///   is read is damaged. Bad records name the byte of a shared object, and not the line.
+///   place of a path (feature `s3`). Its objects are read as files. A store that does not answer is
+///   waited for. An object that is replaced while it is read is damaged. Bad records name the byte
+///   of a shared object, and not the line; if it is compressed, a byte of the content from a member
+///   on.
 /// * A missing file or directory, or a directory without a matching file, fails the job at its
 ///   start.
 /// * Gzip and zstd are decompressed, from pipes as well.
@@ -151,8 +155,9 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     /// there may be several.
     fn instances(&self) -> Parallelism {
         let path = Location::plain_path(&self.path);
-        let is_plain = Compression::of_name(&path) == Compression::None;
-        let is_shared = self.is_divisible() && (is_plain || has_several_members(&path));
+        // An object is not opened here.
+        let is_open = Compression::of_name(&path) == Compression::None || is_bucket(&self.path);
+        let is_shared = self.is_divisible() && (is_open || is_shareable(&path));
         match self.parallelism {
             Some(parallelism) => parallelism,
             None if is_shared => Parallelism::Auto,
@@ -226,14 +231,26 @@ impl<T: Send + 'static, D: Decode<T>> From<FileSource<T, D>> for Source<T, Bound
     }
 }
 
-/// Returns true if a local compressed file has several members that say where they end.
-fn has_several_members(path: &Path) -> bool {
+/// Returns true if a local compressed file has several members.
+fn is_shareable(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return false;
     };
     let length = file.metadata().ok().filter(Metadata::is_file);
+    length.is_some_and(|of| are_several(&file, of.len(), BLOCK_BYTES))
+}
+
+/// Returns true if a local compressed file of `length` bytes has several members, of which the
+/// first one says where it ends, or ends within the first block.
+pub(super) fn are_several(file: &File, length: u64, block_bytes: u64) -> bool {
     let read_at = |buffer: &mut [u8], offset| file.read_at(buffer, offset);
-    length.is_some_and(|of| MemberIndex::has_several(read_at, of.len()).unwrap_or(false))
+    let head = |count: u64| -> std::io::Result<Vec<u8>> {
+        let mut head = vec![0; usize::try_from(count).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut head, 0)?;
+        Ok(head)
+    };
+    MemberIndex::has_several(read_at, length).unwrap_or(false)
+        || has_several_members(head, length, block_bytes).unwrap_or(false)
 }
 
 /// The default size of the blocks of shared objects.

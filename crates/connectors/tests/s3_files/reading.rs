@@ -1,5 +1,6 @@
 //! Tests of sources.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,13 +42,10 @@ fn read(
     is_done
 }
 
-#[test]
-#[ignore = "run by files_in_a_bucket"]
-fn a_large_object_is_shared_and_read_on_by_another_number_of_instances() {
-    let folder = Folder::new();
-    let text = large_text();
-    folder.put("in.txt", text.clone());
-    let source = supplier(files::lines(folder.path("in.txt")).block_bytes(1 << 20));
+/// Reads an object of lines by several instances, in attempts with different numbers of instances.
+/// All instances of an attempt must have lines.
+fn check_shared(source: FileSource<String, Lines>, text: &str) {
+    let source = supplier(source);
     let (mut all, mut snapshots) = (Vec::new(), Vec::new());
     for (attempt, count) in [(1u64, 2u32), (2, 3), (3, 2)] {
         let before = together(&std::mem::take(&mut snapshots));
@@ -61,6 +59,7 @@ fn a_large_object_is_shared_and_read_on_by_another_number_of_instances() {
                 3 => assert!(read(&mut driven, &mut own, |_| false)),
                 _ => drop(read(&mut driven, &mut own, |own| own.len() >= 30_000)),
             }
+            assert!(!own.is_empty());
             snapshots.push(driven.snapshot(SnapshotRequest::full(Epoch(attempt))));
             all.append(&mut own);
             if attempt < 3 {
@@ -71,6 +70,80 @@ fn a_large_object_is_shared_and_read_on_by_another_number_of_instances() {
     }
     all.sort_unstable();
     assert!(all.iter().map(String::as_str).eq(text.lines()));
+}
+
+#[test]
+#[ignore = "run by files_in_a_bucket"]
+fn a_large_object_is_shared_and_read_on_by_another_number_of_instances() {
+    let folder = Folder::new();
+    let text = large_text();
+    folder.put("in.txt", text.clone());
+    check_shared(
+        files::lines(folder.path("in.txt")).block_bytes(1 << 20),
+        &text,
+    );
+}
+
+/// Compresses a text in members of these sizes, which are repeated.
+fn members(text: &str, sizes: &[usize], pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let (mut rest, mut all) = (text.as_bytes(), Vec::new());
+    for size in sizes.iter().cycle() {
+        let (member, next) = rest.split_at((*size).min(rest.len()));
+        all.extend(pack(member));
+        rest = next;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    all
+}
+
+fn zstd_frame(content: &[u8]) -> Vec<u8> {
+    zstd::encode_all(content, 1).expect("packed")
+}
+
+fn gzip_member(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).expect("packed");
+    encoder.finish().expect("packed")
+}
+
+#[test]
+#[ignore = "run by files_in_a_bucket"]
+fn a_compressed_object_of_several_members_is_shared_as_well() {
+    let folder = Folder::new();
+    let text = large_text();
+    let mixed = [1_000, 300_000, 50_000, 2_000_000];
+    let objects = [
+        ("in.zst", members(&text, &mixed, zstd_frame)),
+        ("in.gz", members(&text, &mixed, gzip_member)),
+        ("in.txt", members(&text, &[64_000], gzip_member)),
+    ];
+    for (name, object) in objects {
+        assert!(object.len() > 2 << 20, "{name} has {} bytes", object.len());
+        folder.put(name, object);
+        check_shared(files::lines(folder.path(name)).block_bytes(1 << 17), &text);
+    }
+}
+
+#[test]
+#[ignore = "run by files_in_a_bucket"]
+fn a_compressed_object_of_one_member_is_read_by_one_instance() {
+    let folder = Folder::new();
+    let text = large_text();
+    folder.put("in.gz", gzip_member(text.as_bytes()));
+    let source = supplier(files::lines(folder.path("in.gz")).block_bytes(1 << 18));
+    let read_by = |index| {
+        let mut own = Vec::new();
+        assert!(read(
+            &mut Driven::new(&source, "whole", (index, 2)),
+            &mut own,
+            |_| false
+        ));
+        own
+    };
+    assert!(read_by(0).iter().map(String::as_str).eq(text.lines()));
+    assert!(read_by(1).is_empty());
 }
 
 #[test]

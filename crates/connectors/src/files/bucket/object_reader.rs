@@ -21,8 +21,12 @@ use crate::files::read::block_reader::TAIL;
 /// The size of a range that is read at once.
 const RANGE_BYTES: u64 = 4 << 20;
 
-/// The number of ranges that a reader holds: the one being read, and the one after it.
-const RANGES: usize = 2;
+/// The size of a range that is read at once after the end of a block of members.
+const OVERRUN_BYTES: u64 = 1 << 20;
+
+/// The number of bytes after a block of members that are requested with it: the rest of a small
+/// last member, and the bytes that prove the next one.
+const MEMBER_TAIL: u64 = 256 << 10;
 
 /// The longest wait of a read.
 const WAIT: Duration = Duration::from_millis(100);
@@ -32,21 +36,52 @@ const WAIT: Duration = Duration::from_millis(100);
 pub(in crate::files) enum ReadAhead {
     /// The range after the present one.
     Next,
-    /// Only those that [`ObjectReader::will_read`] announces, of this size.
-    Announced(u64),
+    /// Only those that [`ObjectReader::will_read`] announces.
+    Announced {
+        /// The size of an announced range.
+        announced: u64,
+        /// The size of a range that is read without announcement.
+        other: u64,
+        /// The number of ranges that a reader holds.
+        held: usize,
+    },
 }
 
 impl ReadAhead {
     /// Returns the way to read blocks of this size, each with one request: from the byte before a
     /// block to the end of its last line.
     pub fn of_blocks(block_bytes: u64) -> Self {
-        ReadAhead::Announced(block_bytes.saturating_add(1 + TAIL as u64))
+        let bytes = block_bytes.saturating_add(1 + TAIL as u64);
+        ReadAhead::Announced {
+            announced: bytes,
+            other: bytes,
+            held: 2,
+        }
+    }
+
+    /// Returns the way to read blocks of members of this size. The last member of a block may end
+    /// far behind it, and is read by smaller ranges.
+    pub fn of_packed_blocks(block_bytes: u64) -> Self {
+        ReadAhead::Announced {
+            announced: block_bytes.saturating_add(MEMBER_TAIL),
+            other: OVERRUN_BYTES,
+            held: 3,
+        }
+    }
+
+    /// Returns the number of ranges that a reader holds: the one being read, and the next one.
+    fn held(self) -> usize {
+        match self {
+            ReadAhead::Next => 2,
+            ReadAhead::Announced { held, .. } => held,
+        }
     }
 }
 
 /// A reader of one version of an object.
 ///
-/// It holds at most two ranges. A range that another version of the object would answer is refused.
+/// It holds at most two or three ranges. A range that another version of the object would answer is
+/// refused.
 pub(in crate::files) struct ObjectReader {
     bucket: Arc<Bucket>,
     location: ObjectPath,
@@ -109,7 +144,11 @@ impl ObjectReader {
         let index = match ranges.iter().position(|it| it.range.contains(&offset)) {
             Some(index) => index,
             None => {
-                self.request_at(&mut ranges, offset);
+                let size = match self.ahead {
+                    ReadAhead::Next => RANGE_BYTES,
+                    ReadAhead::Announced { other, .. } => other,
+                };
+                self.request_at(&mut ranges, offset, size);
                 ranges.len() - 1
             }
         };
@@ -134,7 +173,7 @@ impl ObjectReader {
         let next = range.end;
         let has_next = ranges.iter().any(|it| it.range.start == next);
         if self.ahead == ReadAhead::Next && !has_next {
-            self.request_at(&mut ranges, next);
+            self.request_at(&mut ranges, next, RANGE_BYTES);
         }
         Ok(count)
     }
@@ -169,22 +208,25 @@ impl ObjectReader {
     pub fn will_read(&self, offset: u64) {
         let mut ranges = self.lock();
         if !ranges.iter().any(|it| it.range.contains(&offset)) {
-            self.request_at(&mut ranges, offset);
+            let size = match self.ahead {
+                ReadAhead::Next => RANGE_BYTES,
+                ReadAhead::Announced { announced, .. } => announced,
+            };
+            self.request_at(&mut ranges, offset, size);
         }
     }
 
-    /// Requests the range at an offset, and drops the oldest one.
-    fn request_at(&self, ranges: &mut Vec<ObjectRange>, offset: u64) {
+    /// Requests the range of `size` bytes at an offset. Drops the range that ends first if there
+    /// are too many.
+    fn request_at(&self, ranges: &mut Vec<ObjectRange>, offset: u64, size: u64) {
         if offset >= self.length() {
             return;
         }
-        let size = match self.ahead {
-            ReadAhead::Next => RANGE_BYTES,
-            ReadAhead::Announced(bytes) => bytes,
-        };
         let range = offset..offset.saturating_add(size.max(1)).min(self.length());
-        if ranges.len() >= RANGES {
-            ranges.remove(0);
+        if ranges.len() >= self.ahead.held() {
+            let ends = ranges.iter().enumerate();
+            let first = ends.min_by_key(|(_, it)| it.range.end);
+            ranges.remove(first.map_or(0, |(index, _)| index));
         }
         let content = RangeContent::Requested(self.request(range.clone()));
         ranges.push(ObjectRange { range, content });

@@ -10,8 +10,8 @@ use ardea_core::OriginLine;
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::FileBlocks;
+use super::member_finder::MemberFinder;
 use super::packed_blocks::{self, BlockLine};
-use crate::decompressed::MemberIndex;
 use crate::files::checked::Checked;
 use crate::files::location::{SourceFile, is_bucket};
 use crate::files::open::open_at_once;
@@ -71,7 +71,12 @@ impl BlockReader {
             };
             if let Some(from) = first {
                 self.checked.jump(from);
-                self.positions.begin(index, self.offset, from, &self.blocks);
+                let start = BlockStart {
+                    from,
+                    first_member: 0,
+                };
+                self.positions
+                    .begin(index, self.offset, start, &self.blocks);
                 self.current = Some((index, block_end));
                 self.announce_next(index);
                 return Ok(true);
@@ -108,13 +113,7 @@ impl BlockReader {
 
     /// Announces the block after the present one, of the stride `current`.
     fn announce_next(&self, current: usize) {
-        let block_bytes = self.blocks.block_bytes;
-        let strides = self.blocks.strides.iter().enumerate();
-        let starts = strides.map(|(index, stride)| match index == current {
-            true => stride.next(block_bytes).from,
-            false => stride.from,
-        });
-        if let Some(start) = starts.filter(|start| *start < self.blocks.end).min() {
+        if let Some(start) = self.blocks.next_start(current) {
             self.checked.file().will_read(start.saturating_sub(1));
         }
     }
@@ -171,7 +170,7 @@ pub(crate) struct BlockPositions {
     /// The offset with which the stream begins.
     start: u64,
     /// The members of a compressed file.
-    members: Option<Arc<MemberIndex>>,
+    members: Option<Arc<MemberFinder>>,
     state: Mutex<Positions>,
 }
 
@@ -191,9 +190,18 @@ struct Positions {
 #[derive(Clone, Copy, Debug)]
 struct LinePosition {
     block: u64,
-    block_start: u64,
+    first_member: u64,
     /// The offset in the file; in a compressed file, in the content of the block.
     offset: u64,
+}
+
+/// The place of the first line of a block in the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockStart {
+    /// The offset of the line in the file; in a compressed file, in the content of the block.
+    pub from: u64,
+    /// The offset of the block's first member, in a compressed file.
+    pub first_member: u64,
 }
 
 /// A block in the stream.
@@ -201,15 +209,14 @@ struct LinePosition {
 struct StreamBlock {
     /// The offset of its first line in the stream.
     at: u64,
-    /// The offset of this line in the file; in a compressed file, in the content of the block.
-    from: u64,
+    start: BlockStart,
     /// The index of its stride.
     stride: usize,
     block: u64,
 }
 
 impl BlockPositions {
-    fn new(path: &Path, blocks: &FileBlocks, members: Option<Arc<MemberIndex>>) -> Self {
+    fn new(path: &Path, blocks: &FileBlocks, members: Option<Arc<MemberFinder>>) -> Self {
         BlockPositions {
             path: path.to_path_buf(),
             start: blocks.start(),
@@ -224,7 +231,7 @@ impl BlockPositions {
     }
 
     /// Creates the positions in a compressed file.
-    pub fn packed(path: &Path, blocks: &FileBlocks, members: Arc<MemberIndex>) -> Self {
+    pub(super) fn packed(path: &Path, blocks: &FileBlocks, members: Arc<MemberFinder>) -> Self {
         BlockPositions::new(path, blocks, Some(members))
     }
 
@@ -238,11 +245,11 @@ impl BlockPositions {
     }
 
     /// Adds a block that begins at the end of the stream.
-    pub fn begin(&self, stride: usize, at: u64, from: u64, blocks: &FileBlocks) {
+    pub(super) fn begin(&self, stride: usize, at: u64, start: BlockStart, blocks: &FileBlocks) {
         let block = blocks.strides[stride].block;
         self.lock().segments.push_back(StreamBlock {
             at,
-            from,
+            start,
             stride,
             block,
         });
@@ -280,8 +287,8 @@ impl BlockPositions {
             let stride = &mut unread.strides[segment.stride];
             stride.block = segment.block;
             (stride.from, stride.inner) = match is_packed {
-                true => (block_start, segment.from + read),
-                false => (segment.from + read, 0),
+                true => (block_start, segment.start.from + read),
+                false => (segment.start.from + read, 0),
             };
             let kept = before.len().min(usize_of(read));
             stride.before = before[before.len() - kept..].to_vec();
@@ -290,11 +297,11 @@ impl BlockPositions {
     }
 
     /// Returns the offset in the file of an offset in the stream. In a compressed file it is the
-    /// start of the block.
+    /// start of the block's first member.
     pub fn file_offset(&self, offset: u64) -> u64 {
         let place = self.line_position(offset);
-        match &self.members {
-            Some(members) => members.first_from(place.block_start),
+        match self.members {
+            Some(_) => place.first_member,
             None => place.offset,
         }
     }
@@ -306,12 +313,12 @@ impl BlockPositions {
         match state.segments.get(begun.saturating_sub(1)) {
             Some(segment) => LinePosition {
                 block: segment.block,
-                block_start: segment.block.saturating_mul(state.unread.block_bytes),
-                offset: segment.from + offset.saturating_sub(segment.at),
+                first_member: segment.start.first_member,
+                offset: segment.start.from + offset.saturating_sub(segment.at),
             },
             None => LinePosition {
                 block: 0,
-                block_start: 0,
+                first_member: 0,
                 offset,
             },
         }
@@ -326,15 +333,24 @@ impl BlockPositions {
     /// Returns the location of the line at an offset of the stream: its number, or its offset if
     /// the lines before it cannot be counted.
     pub fn location(&self, origin: &str, offset: u64) -> String {
-        match self.count_lines(self.line_position(offset)) {
-            Ok(line) => format!("{origin}:{line}"),
-            Err(_) => format!("{origin} at byte {}", self.file_offset(offset)),
+        let place = self.line_position(offset);
+        match (self.count_lines(place), &self.members) {
+            (Ok(line), _) => format!("{origin}:{line}"),
+            (Err(_), None) => format!("{origin} at byte {}", place.offset),
+            (Err(_), Some(_)) => format!(
+                "{origin} at byte {} of the content from byte {}",
+                place.offset, place.first_member
+            ),
         }
     }
 
     /// Returns the number of the line at a place, from one. Counts the lines from the last line
     /// that was requested; in a compressed file, from the beginning of its block.
     fn count_lines(&self, place: LinePosition) -> io::Result<u64> {
+        if is_bucket(&self.path) {
+            // All objects would be read twice.
+            return Err(ErrorKind::Unsupported.into());
+        }
         let offset = place.offset;
         if let Some(members) = &self.members {
             let (mut known, block_bytes) = {
@@ -346,10 +362,6 @@ impl BlockPositions {
                 packed_blocks::count_lines(&self.path, members, block_bytes, place, &mut known)?;
             self.lock().counted_block = known;
             return Ok(line);
-        }
-        if is_bucket(&self.path) {
-            // All objects would be read twice.
-            return Err(ErrorKind::Unsupported.into());
         }
         let (mut at, mut line) = self.lock().counted;
         if offset < at {

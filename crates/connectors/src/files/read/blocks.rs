@@ -179,6 +179,17 @@ impl FileBlocks {
         Some(lowest.0)
     }
 
+    /// Returns the offset from which bytes are read next, after the block of the stride `current`;
+    /// `None` at the end.
+    pub fn next_start(&self, current: usize) -> Option<u64> {
+        let strides = self.strides.iter().enumerate();
+        let starts = strides.map(|(index, stride)| match index == current {
+            true => stride.next(self.block_bytes).from,
+            false => stride.from,
+        });
+        starts.filter(|start| *start < self.end).min()
+    }
+
     /// Returns the offset of the next line. In a compressed file it only tells different positions
     /// apart.
     pub fn start(&self) -> u64 {

@@ -1,8 +1,12 @@
-//! Reading of an instance's blocks of a compressed file whose members say where they end.
+//! Reading of an instance's blocks of a compressed file of several members.
 //!
 //! A member belongs to the block that contains its first byte. The content of a block is that of
 //! its members. A line belongs to a block if it begins behind the first line break of the content
 //! of the block, or at the end of the content; the first block also has the first line.
+//!
+//! Members that do not say where they end are [searched for](MemberSearch) from the start of a
+//! block. The reader of the members before it makes the same search from the end of its block on,
+//! and fails if the results differ. So no byte is left out or read twice.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -12,9 +16,10 @@ use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter};
 
-use super::block_reader::{BlockPositions, MAX_SCAN};
-use super::blocks::FileBlocks;
-use crate::decompressed::{MemberIndex, Members};
+use super::block_reader::{BlockPositions, BlockStart, MAX_SCAN};
+use super::blocks::{BlockStride, FileBlocks};
+use super::member_finder::MemberFinder;
+use crate::decompressed::{Damage, MemberSearch, Members};
 use crate::files::checked::Checked;
 use crate::files::location::SourceFile;
 
@@ -28,10 +33,13 @@ struct PackedRange {
 }
 
 impl PackedRange {
-    fn new(file: &File, start: u64, end: u64) -> io::Result<Self> {
-        let mut checked = Checked::new(SourceFile::Local(file.try_clone()?), 0)?;
-        checked.jump(start);
-        Ok(PackedRange { checked, end })
+    fn new(file: &SourceFile, range: Range<u64>) -> io::Result<Self> {
+        let mut checked = Checked::new(file.try_clone()?, 0)?;
+        checked.jump(range.start);
+        Ok(PackedRange {
+            checked,
+            end: range.end,
+        })
     }
 }
 
@@ -48,17 +56,16 @@ impl Read for PackedRange {
     }
 }
 
-/// Returns a reader of the content of the members from `start` to `end`; `None` if there are none.
+/// Returns a reader of the content of the members in a range; `None` if it is empty.
 fn content(
-    file: &File,
-    members: &MemberIndex,
-    start: u64,
-    end: u64,
+    file: &SourceFile,
+    members: &MemberFinder,
+    range: Range<u64>,
 ) -> io::Result<Option<Members<PackedRange>>> {
-    if start >= end {
+    if range.is_empty() {
         return Ok(None);
     }
-    Members::new(members.packing, PackedRange::new(file, start, end)?).map(Some)
+    Members::new(members.packing(), PackedRange::new(file, range)?).map(Some)
 }
 
 /// The bytes to leave out before the first line of a block.
@@ -99,21 +106,28 @@ impl Skip {
 /// The block that is being read.
 struct CurrentBlock {
     stride: usize,
-    content: Option<Members<PackedRange>>,
+    /// The members from the first one of the block on.
+    content: Members<PackedRange>,
+    first_member: u64,
     /// The number of bytes of the content that were read.
     read: u64,
     skip: Skip,
-    /// The offset of the member after the block; `None` once the line at the end of the content is
-    /// being read.
-    next: Option<u64>,
+    /// The end of the block. Members that begin before it belong to the block.
+    end: u64,
+    /// The offset after the bytes that have no beginning of a later block's content.
+    searched: u64,
+    /// True once the line at the end of the content is being read.
+    is_last_line: bool,
     /// True if the position of the first line was recorded.
     is_begun: bool,
 }
 
 /// Reader of the lines of an instance's blocks, one block after the other.
 pub(in crate::files) struct PackedBlockReader {
-    file: File,
-    members: Arc<MemberIndex>,
+    file: SourceFile,
+    members: Arc<MemberFinder>,
+    /// The search for a member, if it waits for bytes.
+    search: Option<MemberSearch>,
     blocks: FileBlocks,
     current: Option<CurrentBlock>,
     /// The offset in the stream.
@@ -123,22 +137,31 @@ pub(in crate::files) struct PackedBlockReader {
 
 impl PackedBlockReader {
     /// # Errors
-    /// An I/O error, or [`ErrorKind::InvalidData`] if the members of the file do not say where they
-    /// end: another file has its name.
-    pub fn new(file: File, path: &Path, blocks: FileBlocks) -> io::Result<Self> {
-        let read_at =
-            |buffer: &mut [u8], offset| std::os::unix::fs::FileExt::read_at(&file, buffer, offset);
-        let found = MemberIndex::find(read_at, blocks.end, blocks.block_bytes)?;
-        let members = Arc::new(found.ok_or(ErrorKind::InvalidData)?);
+    /// An I/O error, or [`ErrorKind::InvalidData`] if another file has the name of the shared one.
+    pub fn new(file: SourceFile, path: &Path, blocks: FileBlocks) -> io::Result<Self> {
+        let members = MemberFinder::of(&file, blocks.end, blocks.block_bytes)?;
+        let members = members.ok_or(ErrorKind::InvalidData)?;
+        Ok(PackedBlockReader::with_members(file, path, blocks, members))
+    }
+
+    /// Creates a reader of a file with these members.
+    pub(super) fn with_members(
+        file: SourceFile,
+        path: &Path,
+        blocks: FileBlocks,
+        members: MemberFinder,
+    ) -> Self {
+        let members = Arc::new(members);
         let positions = BlockPositions::packed(path, &blocks, Arc::clone(&members));
-        Ok(PackedBlockReader {
+        PackedBlockReader {
             file,
             members,
+            search: None,
             offset: positions.start(),
             blocks,
             current: None,
             positions: Arc::new(positions),
-        })
+        }
     }
 
     /// Returns the positions of the stream in the file.
@@ -146,28 +169,49 @@ impl PackedBlockReader {
         Arc::clone(&self.positions)
     }
 
+    /// Returns the offset of the first member that begins in a range.
+    fn first_in(&mut self, range: Range<u64>) -> io::Result<Option<u64>> {
+        let first = self.members.first_in(range, &self.file, &mut self.search)?;
+        self.search = None;
+        Ok(first)
+    }
+
     /// Moves to the next block with a member. Returns false at the end.
     fn begin_next(&mut self) -> io::Result<bool> {
+        let mut scanned = 0;
         while let Some(index) = self.blocks.lowest() {
-            let stride = &self.blocks.strides[index];
-            let start = stride.block.saturating_mul(self.blocks.block_bytes);
-            let end = start.saturating_add(self.blocks.block_bytes);
-            let first = self.members.first_from(start);
-            let next = self.members.first_from(end);
-            let Some(content) = content(&self.file, &self.members, first, next)? else {
+            let block_bytes = self.blocks.block_bytes;
+            let BlockStride { block, inner, .. } = self.blocks.strides[index];
+            let start = block.saturating_mul(block_bytes);
+            let end = start.saturating_add(block_bytes);
+            self.file.will_read(start);
+            let first = self.first_in(start..end.min(self.members.end()))?;
+            let range = first.map_or(0..0, |first| first..self.members.end());
+            let Some(mut content) = content(&self.file, &self.members, range.clone())? else {
                 self.end_block(index);
+                scanned += block_bytes;
+                if scanned >= MAX_SCAN {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
                 continue;
             };
+            content.stop_at_members(true);
+            if let Some(next) = self.blocks.next_start(index) {
+                self.file.will_read(next);
+            }
             self.current = Some(CurrentBlock {
                 stride: index,
-                content: Some(content),
+                content,
+                first_member: range.start,
                 read: 0,
-                skip: match stride.inner {
-                    0 if first > 0 => Skip::Line,
+                skip: match inner {
+                    0 if range.start > 0 => Skip::Line,
                     0 => Skip::Nothing,
                     inner => Skip::Bytes(inner),
                 },
-                next: Some(next),
+                end,
+                searched: end,
+                is_last_line: false,
                 is_begun: false,
             });
             return Ok(true);
@@ -180,22 +224,63 @@ impl PackedBlockReader {
         *stride = stride.next(self.blocks.block_bytes);
     }
 
-    /// Moves to the line at the end of the content of the present block, which may begin in the
-    /// next member. Returns false if the block has no line left.
-    fn begin_last_line(&mut self) -> io::Result<bool> {
+    /// Moves to the next member after the end of one: to one of the present block, or to the line
+    /// at the end of its content. Returns false if the block has no line left.
+    fn continue_block(&mut self) -> io::Result<bool> {
         let Some(current) = &mut self.current else {
             return Ok(false);
         };
-        let Some(next) = current.next.take() else {
+        if current.is_last_line {
+            return Ok(false);
+        }
+        let next = match current.content.skip_padding()? {
+            None => None,
+            Some(taken) => current
+                .content
+                .stream()
+                .map(|range| range.checked.position() - taken as u64),
+        };
+        if next.is_some_and(|next| next < current.end) {
+            return current.content.begin_next();
+        }
+        let (searched, end) = (
+            current.searched,
+            next.map_or(self.members.end(), |next| next + 1),
+        );
+        let found = match &*self.members {
+            MemberFinder::Known(_) => next,
+            MemberFinder::Searched { .. } if searched >= end => None,
+            MemberFinder::Searched { .. } => self.first_in(searched..end)?,
+        };
+        let Some(current) = &mut self.current else {
             return Ok(false);
         };
+        match (found, next) {
+            (Some(found), next) if next != Some(found) => return Err(nested(found)),
+            (None, None) => return Ok(false),
+            // The next block does not begin with a damaged member, which so belongs to this one.
+            (None, Some(_)) => {
+                current.searched = end;
+                return current.content.begin_next();
+            }
+            (Some(_), _) => {}
+        }
         if !matches!(current.skip, Skip::Nothing) {
             // No line begins in the block, or its last line was read by an earlier attempt.
             return Ok(false);
         }
-        current.content = content(&self.file, &self.members, next, self.members.end)?;
-        Ok(current.content.is_some())
+        current.is_last_line = true;
+        current.content.stop_at_members(false);
+        current.content.begin_next()
     }
+}
+
+/// Returns the damage of a file in which another compressed file was found.
+fn nested(offset: u64) -> io::Error {
+    io::Error::other(Damage::permanent(format!(
+        "a compressed member contains another one, at byte {offset}, so that the members cannot be \
+         told apart; read the file with one instance: in_order()"
+    )))
 }
 
 impl Read for PackedBlockReader {
@@ -211,13 +296,10 @@ impl Read for PackedBlockReader {
             let Some(current) = &mut self.current else {
                 return Ok(0);
             };
-            let read = match &mut current.content {
-                Some(content) => content.read(buffer)?,
-                None => 0,
-            };
+            let read = current.content.read(buffer)?;
             if read == 0 {
                 let stride = current.stride;
-                if !self.begin_last_line()? {
+                if !self.continue_block()? {
                     self.current = None;
                     self.end_block(stride);
                 }
@@ -245,17 +327,21 @@ impl PackedBlockReader {
             return 0;
         };
         let bytes = &buffer[range.clone()];
-        let (used, is_last) = match current.next {
-            Some(_) => (bytes.len(), false),
-            None => match memchr(b'\n', bytes) {
+        let (used, is_last) = match current.is_last_line {
+            false => (bytes.len(), false),
+            true => match memchr(b'\n', bytes) {
                 Some(newline) => (newline + 1, true),
                 None => (bytes.len(), false),
             },
         };
         let stride = current.stride;
         if !std::mem::replace(&mut current.is_begun, true) {
+            let start = BlockStart {
+                from: current.read,
+                first_member: current.first_member,
+            };
             self.positions
-                .begin(stride, self.offset, current.read, &self.blocks);
+                .begin(stride, self.offset, start, &self.blocks);
         }
         current.read += used as u64;
         self.offset += used as u64;
@@ -279,22 +365,23 @@ pub(super) struct BlockLine {
 /// counted before; it is set to the line at the beginning of the block.
 pub(super) fn count_lines(
     path: &Path,
-    members: &MemberIndex,
+    members: &MemberFinder,
     block_bytes: u64,
     (block, inner): (u64, u64),
     known: &mut BlockLine,
 ) -> io::Result<u64> {
-    let file = File::open(path)?;
+    let file = SourceFile::Local(File::open(path)?);
     if block < known.block {
         *known = BlockLine { block: 0, line: 1 };
     }
-    let first = |block: u64| members.first_from(block.saturating_mul(block_bytes));
+    let first = |block: u64| members.first_from(&file, block.saturating_mul(block_bytes));
+    let start = first(block)?;
     if block > known.block {
-        let before = content(&file, members, first(known.block), first(block))?;
+        let before = content(&file, members, first(known.block)?..start)?;
         known.line += count_newlines(before, u64::MAX)?;
         known.block = block;
     }
-    let content = content(&file, members, first(block), members.end)?;
+    let content = content(&file, members, start..members.end())?;
     Ok(known.line + count_newlines(content, inner)?)
 }
 
