@@ -1,6 +1,8 @@
 //! Word count: random words, counted by a bolt, as a topology.
 
+mod ablation;
 mod components;
+mod isolated;
 mod params;
 mod run;
 mod soak;
@@ -9,6 +11,8 @@ mod sweep;
 mod table;
 mod words;
 
+pub use ablation::ablation;
+pub use isolated::run_bolt;
 pub use params::WordcountParams;
 pub use run::run;
 pub use soak::{SoakParams, soak};

@@ -131,7 +131,7 @@ impl BatchLayout for ArrowFormat {
         EncodedBatch {
             records: count as u32,
             position: batch.position + u64::from(rows.start),
-            payload: payload.unwrap_or_default(),
+            payload: payload.unwrap_or_default().into(),
         }
     }
 
@@ -175,7 +175,7 @@ impl BatchFormat for ArrowFormat {
         Ok(Some(EncodedBatch {
             records: front.len() as u32,
             position,
-            payload,
+            payload: payload.into(),
         }))
     }
 

@@ -8,6 +8,28 @@ use std::time::Duration;
 use ardea_core::OnError;
 use serde_json::{Map, Value};
 
+/// The optimizations of the transfer between a host and its process. All are on by default; a
+/// measurement may turn some off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransferOptions {
+    /// Buffers of answered batches are used again.
+    pub reuses_buffers: bool,
+    /// The head of a frame is sent before the payload of the batch, which is not copied.
+    pub shares_payloads: bool,
+    /// Large payloads go through shared memory, if the process can use it.
+    pub rings: bool,
+}
+
+impl Default for TransferOptions {
+    fn default() -> Self {
+        TransferOptions {
+            reuses_buffers: true,
+            shares_payloads: true,
+            rings: true,
+        }
+    }
+}
+
 /// A command that speaks the instance protocol, and the settings of a step that runs it.
 ///
 /// ```
@@ -39,6 +61,7 @@ pub struct InstanceCommand {
     pub(crate) cpu_millicores: Option<u64>,
     pub(crate) open_files: Option<u64>,
     pub(crate) on_error: OnError,
+    pub(crate) transfer: TransferOptions,
 }
 
 impl InstanceCommand {
@@ -63,6 +86,7 @@ impl InstanceCommand {
             cpu_millicores: None,
             open_files: None,
             on_error: OnError::default(),
+            transfer: TransferOptions::default(),
         }
     }
 
@@ -182,6 +206,12 @@ impl InstanceCommand {
     /// Sets the policy for records that the instance can't process. Default: dead letters.
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.on_error = policy;
+        self
+    }
+
+    /// Sets the optimizations of the transfer, for measurements.
+    pub fn transfer(mut self, options: TransferOptions) -> Self {
+        self.transfer = options;
         self
     }
 }

@@ -34,8 +34,12 @@ pub(crate) fn receive(
     Ok(received.bytes)
 }
 
-/// Sends bytes, and a file with the first of them. Returns the number of bytes sent.
-pub(crate) fn send(socket: &UnixStream, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
+/// Sends bytes in two pieces, and a file with the first of them. Returns the number of bytes sent.
+pub(crate) fn send(
+    socket: &UnixStream,
+    (first, second): (&[u8], &[u8]),
+    file: Option<&OwnedFd>,
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);
@@ -43,6 +47,6 @@ pub(crate) fn send(socket: &UnixStream, bytes: &[u8], file: Option<&OwnedFd>) ->
         ancillary.push(SendAncillaryMessage::ScmRights(files));
     }
     let flags = SendFlags::NOSIGNAL;
-    let pieces = [IoSlice::new(bytes)];
+    let pieces = [IoSlice::new(first), IoSlice::new(second)];
     Ok(sendmsg(socket.as_fd(), &pieces, &mut ancillary, flags)?)
 }

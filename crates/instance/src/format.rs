@@ -1,6 +1,7 @@
 //! Formats of records between host and instance.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ardea_core::{Inbox, Outbox, Result};
 use serde_json::Value;
@@ -15,7 +16,7 @@ pub struct EncodedBatch {
     /// The position of the first record on the input.
     pub position: u64,
     /// The payload.
-    pub payload: Vec<u8>,
+    pub payload: Arc<Vec<u8>>,
 }
 
 /// A record that could not be encoded: its position on the input, and the reason.
@@ -40,7 +41,7 @@ impl BatchLayout for RowLayout {
         EncodedBatch {
             records: rows.end.min(batch.records).saturating_sub(rows.start),
             position: batch.position + u64::from(rows.start),
-            payload: slice_rows(&batch.payload, rows).unwrap_or_default(),
+            payload: slice_rows(&batch.payload, rows).unwrap_or_default().into(),
         }
     }
 

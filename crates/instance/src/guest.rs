@@ -11,14 +11,11 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::fd_socket;
 use crate::protocol::{
     EmitWriter, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    GuestFailure, GuestHello, InstanceConfiguration, InstanceFrame, InstanceRole, PendingRow,
-    ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck,
-    UserMetric, Violation, read_message_outcomes, write_tuple_acks,
+    GuestFailure, GuestHello, InstanceConfiguration, InstanceFrame, InstanceRole, MAX_FRAME_BYTES,
+    PART_BYTES, PendingRow, ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader,
+    StatePartWriter, TupleAck, UserMetric, Violation, read_message_outcomes, write_tuple_ack_parts,
 };
 use crate::rings::PayloadRing;
-
-/// The length at which a part of an answer is sent.
-const PART_BYTES: usize = 1 << 20;
 
 /// A failure of an instance, which ends the job.
 #[derive(Debug)]
@@ -65,6 +62,10 @@ impl GuestResults<'_> {
     /// If the host is gone.
     pub fn emit(&mut self, row: u32, time: Timestamp, value: &[u8]) -> Result<(), GuestError> {
         self.writer.emit(row, time, value);
+        self.send_part_if_large()
+    }
+
+    fn send_part_if_large(&mut self) -> Result<(), GuestError> {
         if self.writer.byte_len() >= PART_BYTES {
             self.send_part()?;
         }
@@ -78,12 +79,16 @@ impl GuestResults<'_> {
     pub fn send_part(&mut self) -> Result<(), GuestError> {
         let head = self.head.flags(self.head.flags | FLAG_MORE);
         let payload = self.writer.finish();
-        Ok(self.socket.send(&InstanceFrame::new(head, payload))?)
+        self.socket.send(&InstanceFrame::new(head, payload))
     }
 
     /// Reports a row that could not be processed: the host handles it by the step's policy.
-    pub fn fail(&mut self, row: u32, reason: &str) {
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn fail(&mut self, row: u32, reason: &str) -> Result<(), GuestError> {
         self.writer.fail(row, reason);
+        self.send_part_if_large()
     }
 
     /// Holds a row of a bolt: it is answered later, by [`GuestEmits::settle`].
@@ -104,7 +109,7 @@ impl GuestResults<'_> {
     /// If the host is gone.
     pub fn heartbeat(&mut self) -> Result<(), GuestError> {
         let heartbeat = InstanceFrame::empty(FrameType::Heartbeat, 0);
-        Ok(self.socket.send(&heartbeat)?)
+        self.socket.send(&heartbeat)
     }
 }
 
@@ -149,23 +154,16 @@ impl GuestEmits<'_> {
             self.send(self.head.flags | FLAG_MORE, 0)?;
         }
         let head = FrameHead::new(FrameType::Acks, 0);
-        let frame = InstanceFrame::new(head, write_tuple_acks(acks));
-        Ok(self.socket.send(&frame)?)
-    }
-
-    /// Reports the value of a metric.
-    ///
-    /// # Errors
-    /// If the host is gone.
-    pub fn metric(&mut self, metric: &UserMetric) -> Result<(), GuestError> {
-        let frame = InstanceFrame::json(FrameType::Metric, 0, metric);
-        Ok(self.socket.send(&frame)?)
+        for payload in write_tuple_ack_parts(acks) {
+            self.socket.send(&InstanceFrame::new(head, payload))?;
+        }
+        Ok(())
     }
 
     fn send(&mut self, flags: u8, wait_millis: i32) -> Result<(), GuestError> {
         let payload = self.writer.finish(wait_millis);
         let frame = InstanceFrame::new(self.head.flags(flags), payload);
-        Ok(self.socket.send(&frame)?)
+        self.socket.send(&frame)
     }
 }
 
@@ -443,7 +441,7 @@ fn watermark(
         let payload = results.writer.finish();
         socket.send(&InstanceFrame::new(head, payload))?;
     }
-    Ok(socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))?)
+    socket.send(&InstanceFrame::empty(FrameType::Watermark, sequence))
 }
 
 /// Returns the limit of a NEXT.
@@ -475,9 +473,19 @@ struct HostConnection {
 }
 
 impl HostConnection {
-    fn send(&mut self, frame: &InstanceFrame) -> io::Result<()> {
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// A payload that is too large for a frame, or if the host is gone.
+    fn send(&mut self, frame: &InstanceFrame) -> Result<(), GuestError> {
+        let (name, length) = (frame.head.kind.as_str(), frame.payload.len());
+        if length > MAX_FRAME_BYTES {
+            return Err(GuestError::failed(format!(
+                "a {name} of {length} bytes exceeds {MAX_FRAME_BYTES} bytes: a result, a tuple or an entry of the state is too large"
+            )));
+        }
         let bytes = self.rings.send(frame);
-        self.socket.write_all(&bytes)
+        Ok(self.socket.write_all(&bytes)?)
     }
 
     /// Offers a ring for the payloads of the host. Without memory for it they come over the socket.
@@ -487,7 +495,7 @@ impl HostConnection {
         };
         let head = FrameHead::new(FrameType::Ring, 0);
         let bytes = InstanceFrame::new(head, description).to_bytes();
-        let sent = fd_socket::send(&self.socket, &bytes, Some(&file))?;
+        let sent = fd_socket::send(&self.socket, (&bytes, &[]), Some(&file))?;
         self.socket.write_all(&bytes[sent..])
     }
 

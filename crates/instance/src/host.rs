@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, InstanceContext, Result};
+use ardea_core::{Epoch, Error, ErrorCode, InstanceContext, RestoredState, Result};
 use serde_json::Value;
 
 use crate::command::InstanceCommand;
 use crate::errors;
-use crate::format::BatchLayout;
+use crate::format::{BatchLayout, EncodedBatch};
 use crate::process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,
     log_to_stderr,
@@ -17,8 +17,9 @@ use crate::process::{
 use crate::protocol::{
     ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation,
 };
+use crate::saved_state::ProcessState;
 use crate::session::{InstanceSession, SessionError, SessionPhase, SessionSettings, Suspects};
-use crate::user_metrics;
+use crate::user_metrics::record_user_metric;
 
 /// First delay before a restart of the process, and the longest.
 const RESTART_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -119,11 +120,15 @@ pub struct InstanceHost {
     context: InstanceContext,
     on_death: RestartPolicy,
     session: InstanceSession,
+    /// The state of the process in snapshots.
+    pub(crate) state: ProcessState,
     child: Option<ChildHandle>,
     events: VecDeque<ChildEvent>,
     /// Starts of the process in a row without HELLO.
     failed_starts: u32,
     has_ended: bool,
+    /// The buffers of answered batches.
+    spare_buffers: Vec<Vec<u8>>,
 }
 
 impl InstanceHost {
@@ -141,9 +146,11 @@ impl InstanceHost {
             window_batches: shared.command.window_batches,
             deaths_per_record: shared.command.deaths_per_record,
             suspects: Arc::clone(&shared.suspects),
+            rings: shared.command.transfer.rings,
         };
         let mut host = InstanceHost {
             session: InstanceSession::new(settings, configuration),
+            state: ProcessState::new(context.instance),
             shared,
             context: context.clone(),
             on_death,
@@ -151,6 +158,7 @@ impl InstanceHost {
             events: VecDeque::new(),
             failed_starts: 0,
             has_ended: false,
+            spare_buffers: Vec::new(),
         };
         host.start_child(Duration::ZERO)?;
         Ok(host)
@@ -180,6 +188,65 @@ impl InstanceHost {
         &mut self.session
     }
 
+    /// Returns a buffer for a batch, with the memory of an answered one if there is one.
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        self.spare_buffers.pop().unwrap_or_default()
+    }
+
+    /// Keeps the buffer of an answered batch for [`take_buffer`](Self::take_buffer).
+    pub fn recycle(&mut self, batch: EncodedBatch) {
+        let command = &self.shared.command;
+        let has_room = self.spare_buffers.len() < command.window_batches;
+        if command.transfer.reuses_buffers
+            && has_room
+            && let Some(buffer) = Arc::into_inner(batch.payload)
+        {
+            self.spare_buffers.push(buffer);
+        }
+    }
+
+    /// Requests the state at the end of `epoch`, once.
+    pub fn request_state(&mut self, epoch: Epoch) {
+        self.state.request(epoch, &mut self.session);
+    }
+
+    /// Requests a state after the latest requested one, once until the next snapshot. Returns its
+    /// epoch.
+    pub fn request_last_state(&mut self) -> Epoch {
+        self.state.request_last(&mut self.session)
+    }
+
+    /// Returns true if the state at the end of `epoch` was received.
+    pub fn has_state(&self, epoch: Epoch) -> bool {
+        self.state.has(epoch)
+    }
+
+    /// Takes the state of the process at the end of `epoch`, for the next snapshot.
+    ///
+    /// # Errors
+    /// A state that breaks the protocol.
+    pub fn take_state(&mut self, epoch: Epoch, payloads: Vec<Vec<u8>>) -> Result<()> {
+        let taken = self.state.replace(epoch, payloads);
+        taken.map_err(|violation| self.broken(violation))
+    }
+
+    /// Restores entries of a snapshot.
+    pub(crate) fn restore(&mut self, entries: &mut RestoredState<'_>) -> Result<()> {
+        self.state.restore(entries, &mut self.session)
+    }
+
+    /// Completes the restore from `epoch`.
+    pub(crate) fn on_restored(&mut self, epoch: Epoch) {
+        self.state.on_restored(epoch, &mut self.session);
+    }
+
+    /// Notifies the process of the commit of `epoch`.
+    pub(crate) fn on_committed(&mut self, epoch: Epoch) {
+        self.state.commit(epoch);
+        self.session.push_commit(epoch);
+        self.send();
+    }
+
     /// Returns true if the process has ended after STOP.
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -201,7 +268,7 @@ impl InstanceHost {
                 Ok(None) => HostEvent::Answered,
                 Ok(Some(frame)) if frame.head.kind == FrameType::Metric => {
                     let metric = frame.read_json();
-                    let recorded = metric.and_then(|it| user_metrics::record(&self.context, it));
+                    let recorded = metric.and_then(|it| record_user_metric(&self.context, it));
                     recorded.map_err(|violation| self.broken(violation))?;
                     HostEvent::Answered
                 }
@@ -276,11 +343,13 @@ impl InstanceHost {
         let Some(child) = &self.child else { return };
         let (session, command) = (&mut self.session, &self.shared.command);
         child.send(session.take_frames());
-        child.expect_answer(match session.phase() {
+        let timeout = match session.phase() {
             SessionPhase::Starting | SessionPhase::Configuring => Some(command.start_timeout),
             SessionPhase::Running => session.awaits_answer().then_some(command.answer_timeout),
             SessionPhase::Stopping => Some(command.stop_timeout),
-        });
+        };
+        // The process may already have answered.
+        child.expect_answer(timeout.filter(|_| self.events.is_empty()));
     }
 
     /// Kills the process, without waiting for its end.
@@ -294,6 +363,8 @@ impl InstanceHost {
     pub fn stop_detached(mut self) {
         if self.session.phase() == SessionPhase::Running {
             self.session.stop();
+            // Nothing is taken any more, and the deadline must count.
+            self.events.clear();
             self.send();
             if let Some(child) = self.child.take() {
                 child.detach();

@@ -106,7 +106,7 @@ where
         Ok((records > 0).then(|| EncodedBatch {
             records,
             position,
-            payload: batch.finish(),
+            payload: batch.finish().into(),
         }))
     }
 

@@ -12,11 +12,11 @@
 //! * [`InstanceCommand`]: the command and the limits of its process; [`ChildHandle`]: a running
 //!   process, and the thread that serves it;
 //! * [`BatchFormat`], [`JsonFormat`]: the formats of records;
-//! * [`InstanceHost`]: session, process and restarts of an instance; [`ProcessState`]: its state in
-//!   snapshots;
+//! * [`InstanceHost`]: session, process and restarts of an instance; [`InstanceSlot`]: its place in
+//!   a processor, and its state in snapshots;
 //! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has the
 //!   components;
-//! * [`user_metrics_of`]: metrics of user code;
+//! * [`record_user_metric`], [`user_metrics_of`]: metrics of user code;
 //! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
 //! * [`check`]: the conformance kit, which plays the host against any command.
 //!
@@ -46,9 +46,10 @@ mod processor;
 mod rings;
 mod saved_state;
 mod session;
+mod slot;
 mod user_metrics;
 
-pub use command::InstanceCommand;
+pub use command::{InstanceCommand, TransferOptions};
 pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
 pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
 pub use host::{HostEvent, InstanceHost, RestartPolicy, SharedParts};
@@ -58,8 +59,8 @@ pub use process::{
     log_to_stderr,
 };
 pub use processor::{InstanceP, InstanceStep};
-pub use saved_state::ProcessState;
 pub use session::{
     InFlight, InstanceSession, ReadyItem, SessionError, SessionPhase, SessionSettings, Suspects,
 };
-pub use user_metrics::user_metrics_of;
+pub use slot::InstanceSlot;
+pub use user_metrics::{record_user_metric, user_metrics_of};

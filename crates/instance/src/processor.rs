@@ -1,22 +1,20 @@
 //! The step whose records are processed by another process.
 
-mod checkpoint;
-
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Marker,
-    MarkerDeferral, Ordinal, Outbox, Processor, ProcessorSupplier, Progress, Result, Watermark,
+    Checkpointed, Epoch, Inbox, Instance, InstanceContext, Marker, MarkerDeferral, Ordinal, Outbox,
+    Processor, ProcessorSupplier, Progress, Result, Watermark,
 };
 use ardea_operators::RecordErrors;
 
 use crate::command::InstanceCommand;
 use crate::format::{BatchFormat, EncodedBatch, UnencodableRecord};
-use crate::host::{InstanceHost, RestartPolicy, SharedParts};
+use crate::host::{RestartPolicy, SharedParts};
 use crate::process::OutputSink;
 use crate::protocol::RowFailure;
-use crate::saved_state::ProcessState;
 use crate::session::{InstanceSession, ReadyItem};
+use crate::slot::InstanceSlot;
 
 /// The step of a graph whose instances run in processes of their own.
 ///
@@ -60,15 +58,14 @@ where
     pub fn processor(&self) -> InstanceP<F> {
         InstanceP {
             errors: RecordErrors::new(self.shared.command.on_error, Vec::clone),
-            host: None,
+            slot: InstanceSlot::default(),
             context: InstanceContext::detached("detached"),
             format: (self.make_format)(),
             is_keyed: self.is_keyed,
             shared: self.shared.clone(),
             bad: Vec::new(),
             marker: None,
-            state: ProcessState::new(Instance::ONLY),
-            is_final: false,
+            last_epoch: None,
             made_progress: false,
         }
     }
@@ -91,26 +88,20 @@ pub struct InstanceP<F> {
     is_keyed: bool,
     context: InstanceContext,
     errors: RecordErrors<Vec<u8>>,
-    /// Present from `init` on.
-    host: Option<InstanceHost>,
+    /// The process, from `init` on.
+    slot: InstanceSlot,
     bad: Vec<UnencodableRecord>,
     /// A marker that follows the outputs that the format has not emitted yet.
     marker: Option<Marker>,
-    state: ProcessState,
-    /// True if the last state was requested.
-    is_final: bool,
+    /// The epoch of the last state, once it was requested.
+    last_epoch: Option<Epoch>,
     /// True if the present call moved something.
     made_progress: bool,
 }
 
-fn unopened() -> Error {
-    Error::new(ErrorCode::Internal, "an instance is used before its start")
-}
-
 impl<F: BatchFormat> InstanceP<F> {
     fn session(&mut self) -> Result<&mut InstanceSession> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        Ok(host.session_mut())
+        Ok(self.slot.host_mut()?.session_mut())
     }
 
     fn keeps_state(&self) -> bool {
@@ -121,7 +112,7 @@ impl<F: BatchFormat> InstanceP<F> {
     fn turn(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.receive()?;
         let is_unfinished = self.emit(outbox)?;
-        self.send();
+        self.slot.host_mut()?.send();
         if is_unfinished {
             // The rest is emitted when the outbox has room.
             outbox.wake_at(self.context.clock.now());
@@ -130,7 +121,7 @@ impl<F: BatchFormat> InstanceP<F> {
     }
 
     fn receive(&mut self) -> Result<()> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
+        let host = self.slot.host_mut()?;
         while host.next_event(&self.format)?.is_some() {
             self.made_progress = true;
         }
@@ -174,16 +165,14 @@ impl<F: BatchFormat> InstanceP<F> {
                 }
                 ReadyItem::Marker(marker) => self.marker = Some(marker),
                 ReadyItem::State(epoch, payloads) => {
-                    let host = self.host.as_ref().ok_or_else(unopened)?;
-                    let taken = self.state.replace(epoch, payloads);
-                    taken.map_err(|violation| host.broken(violation))?;
+                    self.slot.host_mut()?.take_state(epoch, payloads)?;
                 }
             }
         }
     }
 
     fn accept(&mut self, payload: &[u8], rows: u32) -> Result<Vec<RowFailure>> {
-        let host = self.host.as_ref().ok_or_else(unopened)?;
+        let host = self.slot.host()?;
         let accepted = self.format.accept(payload, rows);
         accepted.map_err(|violation| host.broken(violation))
     }
@@ -196,12 +185,6 @@ impl<F: BatchFormat> InstanceP<F> {
                 .handle(Ordinal::FIRST, position, &raw, &failure.reason)?;
         }
         Ok(())
-    }
-
-    fn send(&mut self) {
-        if let Some(host) = &mut self.host {
-            host.send();
-        }
     }
 
     /// Returns true if no record and no marker is in the process or waits for room.
@@ -220,10 +203,9 @@ impl<F: BatchFormat> InstanceP<F> {
 
     /// Requests the state at the end of `epoch`, after all earlier records; done when it is here.
     fn request_state(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        self.state.request(epoch, host.session_mut());
+        self.slot.host_mut()?.request_state(epoch);
         self.turn(outbox)?;
-        if self.state.has(epoch) && self.is_drained(outbox)? {
+        if self.slot.host()?.has_state(epoch) && self.is_drained(outbox)? {
             return Ok(Progress::DONE);
         }
         Ok(self.waiting())
@@ -236,16 +218,13 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
         self.errors.attach(context);
         let format = (self.format.name(), self.format.schema());
         let configuration = self.shared.configuration(context, self.is_keyed, format);
-        self.state = ProcessState::new(context.instance);
         let on_death = match self.keeps_state() {
             true => RestartPolicy::FailWithState,
             false => RestartPolicy::Restart,
         };
         let shared = self.shared.clone();
         // The process starts while other instances are restored.
-        let host = InstanceHost::start(shared, context, configuration, on_death)?;
-        self.host = Some(host);
-        Ok(())
+        self.slot.start(shared, context, configuration, on_death)
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -253,17 +232,16 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
         let limit = self.shared.command.batch_bytes;
         while !inbox.is_empty() && self.session()?.has_room() {
             let batch = self.format.encode(inbox, limit, &mut self.bad)?;
-            if let Some(batch) = batch
-                && let Some(host) = &mut self.host
-            {
-                host.session_mut().push_batch(batch, &self.format);
+            if let Some(batch) = batch {
+                let session = self.slot.host_mut()?.session_mut();
+                session.push_batch(batch, &self.format);
             }
             for (position, reason) in std::mem::take(&mut self.bad) {
                 self.errors
                     .handle(Ordinal::FIRST, position, &Vec::new(), reason)?;
             }
         }
-        self.send();
+        self.slot.host_mut()?.send();
         Ok(())
     }
 
@@ -292,27 +270,26 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.made_progress = false;
         self.turn(outbox)?;
-        if self.host.as_ref().is_some_and(InstanceHost::has_ended) {
+        if self.slot.host()?.has_ended() {
             return Ok(Progress::DONE);
         }
         if !self.is_drained(outbox)? {
             return Ok(self.waiting());
         }
         if self.keeps_state() {
-            let last = self.state.requested();
-            if !self.is_final {
-                self.is_final = true;
-                let host = self.host.as_mut().ok_or_else(unopened)?;
-                self.state.request(Epoch(last.0 + 1), host.session_mut());
-                self.send();
+            let host = self.slot.host_mut()?;
+            let Some(last) = self.last_epoch else {
+                self.last_epoch = Some(host.request_last_state());
+                host.send();
                 return Ok(Progress::MADE);
-            }
-            if !self.state.has(last) {
+            };
+            if !host.has_state(last) {
                 return Ok(self.waiting());
             }
         }
-        self.session()?.stop();
-        self.send();
+        let host = self.slot.host_mut()?;
+        host.session_mut().stop();
+        host.send();
         Ok(self.waiting())
     }
 
@@ -321,7 +298,11 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
-        if self.is_keyed { Some(self) } else { None }
+        if self.is_keyed {
+            Some(&mut self.slot)
+        } else {
+            None
+        }
     }
 
     fn marker_deferral(&mut self) -> Option<&mut dyn MarkerDeferral> {
@@ -329,7 +310,7 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
     }
 
     fn close(&mut self) {
-        if let Some(host) = &self.host {
+        if let Ok(host) = self.slot.host() {
             host.kill();
         }
     }
@@ -338,12 +319,11 @@ impl<F: BatchFormat> Processor for InstanceP<F> {
 impl<F: BatchFormat> MarkerDeferral for InstanceP<F> {
     /// Queues a marker behind the records in the process, if there are any.
     fn defer(&mut self, marker: Marker) -> Result<bool> {
-        Ok(match &mut self.host {
-            Some(host) if !host.session().is_empty() => {
-                host.session_mut().push_marker(marker);
-                true
-            }
-            _ => false,
-        })
+        let session = self.session()?;
+        let is_deferred = !session.is_empty();
+        if is_deferred {
+            session.push_marker(marker);
+        }
+        Ok(is_deferred)
     }
 }

@@ -17,11 +17,13 @@ pub use batch::{
 pub use components::{
     ComponentConfiguration, ComponentInput, ComponentOutput, EmitReader, EmitWriter, EmittedTuple,
     InstanceRole, MetricKind, PendingRow, SPOUT_IS_DONE, TupleAck, UserMetric,
-    read_message_outcomes, read_tuple_acks, write_message_outcomes, write_tuple_acks,
+    read_message_outcomes, read_tuple_acks, write_message_outcome_parts, write_message_outcomes,
+    write_tuple_ack_parts, write_tuple_acks,
 };
+pub(crate) use frame::PART_BYTES;
 pub use frame::{
     FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES,
+    HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES, SharedFrame,
 };
 pub use handshake::{
     GuestFailure, GuestHello, HostHello, InstanceConfiguration, PROTOCOL, ProtocolRange,

@@ -12,7 +12,7 @@ use ardea_shm::{
     RingSize,
 };
 
-use crate::protocol::{FLAG_IN_RING, InstanceFrame, Violation};
+use crate::protocol::{FLAG_IN_RING, FrameHead, InstanceFrame, Violation};
 
 /// The size of each ring. It stays in the second-level cache of a core.
 const RING_SIZE: RingSize = RingSize::of_bytes(2 << 20);
@@ -71,13 +71,20 @@ impl PayloadRing {
     /// Returns the bytes of a frame for the socket. A large payload is written to the ring, if it
     /// has room.
     pub(crate) fn send(&mut self, frame: &InstanceFrame) -> Vec<u8> {
+        let (mut bytes, is_in_ring) = self.send_head(frame.head, &frame.payload);
+        if !is_in_ring {
+            bytes.extend_from_slice(&frame.payload);
+        }
+        bytes
+    }
+
+    /// Returns the bytes of a frame for the socket without its payload, and true if the payload was
+    /// written to the ring.
+    pub(crate) fn send_head(&mut self, head: FrameHead, payload: &[u8]) -> (Vec<u8>, bool) {
         let is_in_ring = match &mut self.outgoing {
-            Some(ring)
-                if frame.payload.len() >= MIN_BYTES
-                    && frame.payload.len() <= ring.max_unsplit() =>
-            {
+            Some(ring) if payload.len() >= MIN_BYTES && payload.len() <= ring.max_unsplit() => {
                 // After an error the ring is not used again.
-                let sent = ring.try_send(MessageHead::default(), &frame.payload);
+                let sent = ring.try_send(MessageHead::default(), payload);
                 if sent.is_err() {
                     self.outgoing = None;
                 }
@@ -86,11 +93,12 @@ impl PayloadRing {
             _ => false,
         };
         if !is_in_ring {
-            return frame.to_bytes();
+            return (head.to_bytes(payload.len()).to_vec(), false);
         }
-        let length = frame.payload.len() as u32;
-        let head = frame.head.flags(frame.head.flags | FLAG_IN_RING);
-        InstanceFrame::new(head, length.to_le_bytes().to_vec()).to_bytes()
+        let length = payload.len() as u32;
+        let head = head.flags(head.flags | FLAG_IN_RING);
+        let frame = InstanceFrame::new(head, length.to_le_bytes().to_vec());
+        (frame.to_bytes(), true)
     }
 
     /// Returns a received frame with its payload, which is taken from the ring if it is there.
@@ -122,7 +130,7 @@ impl PayloadRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FrameBuffer, FrameHead, FrameType};
+    use crate::protocol::{FrameBuffer, FrameType};
 
     fn pair() -> (PayloadRing, PayloadRing) {
         let (mut here, mut there) = (PayloadRing::default(), PayloadRing::default());

@@ -12,13 +12,11 @@ use ardea_core::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::protocol::{StatePartEntry, StatePartReader, StatePartWriter, Violation};
+use crate::protocol::{PART_BYTES, StatePartEntry, StatePartReader, StatePartWriter, Violation};
 use crate::session::InstanceSession;
 
 /// The name of the state in snapshots.
 const STATE: &str = "instance";
-/// The length at which a part of the restored state is sent.
-const PART_BYTES: usize = 1 << 20;
 
 /// An entry as far as increments need it.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +31,13 @@ struct EntryVersion {
 
 /// The entries of the latest state, and their changes.
 #[derive(Debug)]
-pub struct ProcessState {
+pub(crate) struct ProcessState {
     instance: Instance,
     /// The latest requested barrier, and the latest one whose state was received.
     requested: Epoch,
     received: Epoch,
+    /// The barrier of the last state, if it was requested since the latest snapshot.
+    last: Option<Epoch>,
     /// The part of the restored state under construction.
     restored: StatePartWriter,
     known: HashMap<(u16, Vec<u8>), EntryVersion>,
@@ -54,6 +54,7 @@ impl ProcessState {
             instance,
             requested: Epoch::default(),
             received: Epoch::default(),
+            last: None,
             restored: StatePartWriter::default(),
             known: HashMap::new(),
             payloads: Vec::new(),
@@ -70,9 +71,13 @@ impl ProcessState {
         }
     }
 
-    /// Returns the latest requested barrier.
-    pub fn requested(&self) -> Epoch {
-        self.requested
+    /// Requests a state after the latest requested one, once until the next snapshot. Returns its
+    /// epoch.
+    pub fn request_last(&mut self, session: &mut InstanceSession) -> Epoch {
+        let next = Epoch(self.requested.0 + 1);
+        let epoch = *self.last.get_or_insert(next);
+        self.request(epoch, session);
+        epoch
     }
 
     /// Returns true if the state at the end of `epoch` was received.
@@ -178,6 +183,7 @@ impl ProcessState {
     /// # Errors
     /// If the snapshot would be too large.
     pub fn take_snapshot(&mut self, request: SnapshotRequest) -> Result<()> {
+        self.last = None;
         let chunk = self.snapshot.begin();
         for payload in &self.payloads {
             // The payloads were read before.

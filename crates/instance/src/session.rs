@@ -15,7 +15,8 @@ use ardea_core::{Epoch, Marker, Watermark};
 use crate::format::{BatchLayout, EncodedBatch};
 use crate::protocol::{
     FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType, GuestFailure, GuestHello,
-    HostHello, InstanceConfiguration, InstanceFrame, InstanceRole, ProtocolRange, Violation,
+    HostHello, InstanceConfiguration, InstanceFrame, InstanceRole, ProtocolRange, SharedFrame,
+    Violation, write_message_outcome_parts,
 };
 use pending::{Answer, Content, Pending};
 pub use suspects::Suspects;
@@ -99,6 +100,8 @@ pub struct SessionSettings {
     pub deaths_per_record: u32,
     /// The suspects of the step.
     pub suspects: Arc<Suspects>,
+    /// True if rings may be used.
+    pub rings: bool,
 }
 
 /// A session with the process of an instance.
@@ -111,9 +114,8 @@ pub struct InstanceSession {
     pending: VecDeque<Pending>,
     next_sequence: u64,
     /// Parts of the restored state that are not sent yet.
-    restore: Vec<InstanceFrame>,
-    has_restored: bool,
-    out: Vec<InstanceFrame>,
+    restore: Vec<SharedFrame>,
+    out: Vec<SharedFrame>,
     /// Deaths since the last answer.
     deaths_in_a_row: u32,
     /// The sequence of the NEXT or TICK in flight.
@@ -131,7 +133,6 @@ impl InstanceSession {
             pending: VecDeque::new(),
             next_sequence: 1,
             restore: Vec::new(),
-            has_restored: false,
             out: Vec::new(),
             deaths_in_a_row: 0,
             request: None,
@@ -147,8 +148,8 @@ impl InstanceSession {
             protocol: ProtocolRange::OWN,
             ardea: env!("CARGO_PKG_VERSION").into(),
         };
-        self.out
-            .push(InstanceFrame::json(FrameType::Hello, 0, &hello));
+        let hello = InstanceFrame::json(FrameType::Hello, 0, &hello);
+        self.out.push(hello.into());
     }
 
     /// Returns the phase.
@@ -265,16 +266,15 @@ impl InstanceSession {
     pub fn push_restore(&mut self, payload: Vec<u8>, is_last: bool) {
         let flags = if is_last { FLAG_LAST } else { 0 };
         let head = FrameHead::new(FrameType::Restore, 0).flags(flags);
-        self.restore.push(InstanceFrame::new(head, payload));
-        self.has_restored = true;
+        self.restore.push(InstanceFrame::new(head, payload).into());
     }
 
     /// Notifies the instance of the commit of `epoch`.
     pub fn push_commit(&mut self, epoch: Epoch) {
         let has_state = self.guest.as_ref().is_some_and(|guest| guest.state);
         if self.phase == SessionPhase::Running && has_state {
-            self.out
-                .push(InstanceFrame::empty(FrameType::Commit, epoch.0));
+            let commit = InstanceFrame::empty(FrameType::Commit, epoch.0);
+            self.out.push(commit.into());
         }
     }
 
@@ -301,18 +301,20 @@ impl InstanceSession {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.request = Some(sequence);
-        // A request follows the restored state.
-        self.out.append(&mut self.restore);
+        // A request follows the restored state and all earlier items.
+        self.pump();
         let head = FrameHead::new(kind, sequence);
-        self.out.push(InstanceFrame::new(head, payload));
+        self.out.push(InstanceFrame::new(head, payload).into());
         true
     }
 
     /// Notifies a spout of the outcomes of its messages, if it is running.
-    pub fn push_message_outcomes(&mut self, payload: Vec<u8>) {
+    pub fn push_message_outcomes(&mut self, outcomes: &[(u64, bool)]) {
         if self.phase == SessionPhase::Running {
             let head = FrameHead::new(FrameType::Acks, 0);
-            self.out.push(InstanceFrame::new(head, payload));
+            let parts = write_message_outcome_parts(outcomes);
+            let frames = parts.map(|it| InstanceFrame::new(head, it));
+            self.out.extend(frames.map(SharedFrame::from));
         }
     }
 
@@ -320,12 +322,13 @@ impl InstanceSession {
     pub fn stop(&mut self) {
         if self.phase == SessionPhase::Running {
             self.phase = SessionPhase::Stopping;
-            self.out.push(InstanceFrame::empty(FrameType::Stop, 0));
+            let stop = InstanceFrame::empty(FrameType::Stop, 0);
+            self.out.push(stop.into());
         }
     }
 
     /// Returns the frames to send.
-    pub fn take_frames(&mut self) -> std::vec::Drain<'_, InstanceFrame> {
+    pub fn take_frames(&mut self) -> std::vec::Drain<'_, SharedFrame> {
         self.pump();
         self.out.drain(..)
     }
@@ -383,7 +386,8 @@ impl InstanceSession {
         &mut self,
         frame: InstanceFrame,
     ) -> Result<Option<InstanceFrame>, SessionError> {
-        let is_component = self.configuration.component.role != InstanceRole::Step;
+        let role = self.configuration.component.role;
+        let (is_component, is_bolt) = (role != InstanceRole::Step, role == InstanceRole::Bolt);
         match (self.phase, frame.head.kind) {
             (_, FrameType::Log | FrameType::Heartbeat) => {}
             (_, FrameType::Error) => return Err(SessionError::Failed(frame.read_json()?)),
@@ -398,9 +402,10 @@ impl InstanceSession {
                 self.on_emit(frame.head)?;
                 return Ok(Some(frame));
             }
-            (SessionPhase::Running, FrameType::Acks) if is_component => return Ok(Some(frame)),
+            (SessionPhase::Running, FrameType::Acks) if is_bolt => return Ok(Some(frame)),
             // The instance sent it before it received STOP.
-            (SessionPhase::Stopping, FrameType::Emit | FrameType::Acks) if is_component => {}
+            (SessionPhase::Stopping, FrameType::Emit) if is_component => {}
+            (SessionPhase::Stopping, FrameType::Acks) if is_bolt => {}
             (phase, kind) => {
                 let what = format!("a {} came in the phase {phase:?}", kind.as_str());
                 return Err(Violation::new(what).into());
@@ -419,7 +424,9 @@ impl InstanceSession {
             return Ok(());
         }
         let is_bolt = self.configuration.component.role == InstanceRole::Bolt;
-        if is_bolt && (head.sequence == 0 || head.time() == Watermark::END.0.as_micros()) {
+        let is_end = head.time() == Watermark::END.0.as_micros();
+        let is_of_end = || is_end && self.pending.iter().any(Pending::awaits_end);
+        if is_bolt && (head.sequence == 0 || is_of_end()) {
             return Ok(());
         }
         let sequence = head.sequence;
@@ -447,13 +454,10 @@ impl InstanceSession {
             self.restore.clear();
         }
         self.configuration.protocol = protocol;
-        self.configuration.rings = guest.rings;
-        self.configuration.restore = self.has_restored && guest.state;
-        self.out.push(InstanceFrame::json(
-            FrameType::Configure,
-            0,
-            &self.configuration,
-        ));
+        self.configuration.rings = guest.rings && self.settings.rings;
+        self.configuration.restore = !self.restore.is_empty();
+        let configure = InstanceFrame::json(FrameType::Configure, 0, &self.configuration);
+        self.out.push(configure.into());
         self.guest = Some(guest);
         self.phase = SessionPhase::Configuring;
         Ok(())
@@ -504,14 +508,10 @@ impl InstanceSession {
         Ok(())
     }
 
-    /// Returns true if [`take_ready`](Self::take_ready) returns an item.
-    pub fn has_ready(&self) -> bool {
-        let first = self.pending.front();
-        first.is_some_and(|item| item.answer == Answer::Complete)
-    }
-
     /// Takes the next item whose results can be emitted, in the order of the input.
     pub fn take_ready(&mut self) -> Option<ReadyItem> {
+        // Items that the instance does not want are complete by themselves.
+        self.pump();
         let is_complete = |item: &mut Pending| item.answer == Answer::Complete;
         let item = self.pending.pop_front_if(is_complete)?;
         Some(ready(item))
@@ -520,7 +520,6 @@ impl InstanceSession {
     /// Takes the next answered item: batches in the order of their answers, other items after all
     /// earlier ones. For the owner of a bolt, who takes it after each frame.
     pub fn take_answered(&mut self) -> Option<ReadyItem> {
-        // Items that the instance does not want are answered by themselves.
         self.pump();
         let is_answered = |(at, item): (usize, &Pending)| {
             item.answer == Answer::Complete && (at == 0 || item.is_batch())

@@ -1,4 +1,4 @@
-//! The metrics that user code in processes reports.
+//! The metrics that user code reports.
 //!
 //! They are kept for the process of the host, so that counters continue over restarts of an
 //! instance. The worker of a container reads them with its own metrics.
@@ -27,7 +27,7 @@ fn lock() -> MutexGuard<'static, BTreeMap<(String, u32), ByName>> {
 ///
 /// # Errors
 /// A name that is no name of a metric, or a value that is no number.
-pub(crate) fn record(context: &InstanceContext, metric: UserMetric) -> Result<(), Violation> {
+pub fn record_user_metric(context: &InstanceContext, metric: UserMetric) -> Result<(), Violation> {
     let UserMetric { name, kind, value } = metric;
     let is_name = !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
@@ -86,8 +86,8 @@ mod tests {
     fn counters_add_up_and_gauges_have_the_latest_value() {
         let context = InstanceContext::detached("counted");
         for value in [2.0, 3.0] {
-            record(&context, metric("lines", MetricKind::Counter, value)).unwrap();
-            record(&context, metric("fill", MetricKind::Gauge, value)).unwrap();
+            record_user_metric(&context, metric("lines", MetricKind::Counter, value)).unwrap();
+            record_user_metric(&context, metric("fill", MetricKind::Gauge, value)).unwrap();
         }
         let expected = [
             ("fill".to_owned(), MetricKind::Gauge, 3.0),
@@ -103,7 +103,7 @@ mod tests {
         let context = InstanceContext::detached("bounded");
         for number in 0..2 * MAX_METRICS {
             let name = format!("metric_{number}");
-            record(&context, metric(&name, MetricKind::Gauge, 1.0)).unwrap();
+            record_user_metric(&context, metric(&name, MetricKind::Gauge, 1.0)).unwrap();
         }
         let metrics = user_metrics_of("bounded", context.instance.index);
         assert_eq!(metrics.len(), MAX_METRICS);
@@ -119,7 +119,7 @@ mod tests {
             ("lines", MetricKind::Gauge, f64::NAN),
         ] {
             assert!(
-                record(&context, metric(name, kind, value)).is_err(),
+                record_user_metric(&context, metric(name, kind, value)).is_err(),
                 "{name:?}"
             );
         }

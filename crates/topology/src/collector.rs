@@ -135,6 +135,16 @@ impl<'a> Collector<'a> {
         self.send(To::Named(stream), Some(instance), values)
     }
 
+    /// Emits a tuple to the stream at an index, and to an instance of a direct stream.
+    pub(crate) fn emit_at(
+        &mut self,
+        stream: usize,
+        target: Option<u32>,
+        values: impl Values,
+    ) -> Result<()> {
+        self.send(To::Index(stream), target, values)
+    }
+
     #[inline]
     fn send(&mut self, to: To<'_>, target: Option<u32>, values: impl Values) -> Result<()> {
         let current = self.bookkeeping.current.iter().copied();

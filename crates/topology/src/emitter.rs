@@ -104,6 +104,8 @@ pub(crate) enum To<'a> {
     Default,
     /// The stream of this name.
     Named(&'a str),
+    /// The stream at this index in the component's outputs.
+    Index(usize),
 }
 
 impl Emitter {
@@ -176,6 +178,7 @@ impl Emitter {
         let Some(stream) = (match to {
             To::Default => self.streams.first_mut().filter(|stream| stream.is_default),
             To::Named(name) => self.streams.iter_mut().find(|s| *s.plan.name == *name),
+            To::Index(index) => self.streams.get_mut(index),
         }) else {
             return Err(self.no_such_stream(to));
         };
@@ -243,6 +246,8 @@ impl Emitter {
                 names.join(", ")
             ))
             .hint("name the stream, or declare fields without a stream's name"),
+            To::Index(index) => error(format!("{component:?} has no stream {index}"))
+                .hint(format!("its streams are {}", names.join(", "))),
             To::Named(name) => {
                 let error = error(format!("{component:?} has no stream {name:?}"));
                 match nearest(name, names.iter().copied()) {

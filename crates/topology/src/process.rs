@@ -6,12 +6,13 @@
 
 mod bolt;
 mod json_tuple;
+mod replays;
 mod rows;
 mod spout;
 
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Instance, Processor, Result};
+use ardea_core::{Instance, Processor, Result};
 use ardea_instance::protocol::{ComponentOutput, Violation};
 use ardea_instance::{InstanceCommand, SharedParts};
 
@@ -63,14 +64,9 @@ impl ComponentFactory<SpoutWiring> for ProcessComponent {
         wiring: &Arc<SpoutWiring>,
         instance: Instance,
     ) -> Result<Box<dyn Processor>> {
-        let spout = ProcessSpout::new(self.shared.clone(), wiring, instance);
+        let spout = ProcessSpout::new(self.shared.clone(), wiring);
         Ok(Box::new(SpoutProcessor::new(spout, wiring, instance)))
     }
-}
-
-#[cold]
-fn unopened() -> Error {
-    Error::new(ErrorCode::Internal, "a process is used before its start")
 }
 
 /// Returns the streams of a component for CONFIGURE.
@@ -87,9 +83,12 @@ fn names(fields: &[Arc<str>]) -> Vec<String> {
     fields.iter().map(|field| field.to_string()).collect()
 }
 
-/// Returns the stream that a tuple names.
-fn stream_at(streams: &[StreamPlan], index: usize) -> Result<&StreamPlan, Violation> {
+/// Checks that the component has the stream that a tuple names.
+fn check_stream(streams: &[StreamPlan], index: usize) -> Result<(), Violation> {
     let count = streams.len();
-    let missing = || Violation::new(format!("a tuple names the stream {index} of {count}"));
-    streams.get(index).ok_or_else(missing)
+    if index < count {
+        return Ok(());
+    }
+    let what = format!("a tuple names the stream {index} of {count}");
+    Err(Violation::new(what))
 }

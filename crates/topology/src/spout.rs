@@ -239,6 +239,21 @@ impl SpoutCollector<'_> {
         self.tracked(message, To::Named(stream), Some(instance), values)
     }
 
+    /// Emits a tuple to the stream at an index, tracked under `message` if there is one.
+    pub(crate) fn emit_at(
+        &mut self,
+        stream: usize,
+        target: Option<u32>,
+        message: Option<MessageId>,
+        values: impl Values,
+    ) -> Result<()> {
+        let to = To::Index(stream);
+        match message {
+            Some(message) => self.tracked(message, to, target, values),
+            None => self.emitter.emit(to, target, values, []).map(drop),
+        }
+    }
+
     #[inline]
     fn tracked(
         &mut self,

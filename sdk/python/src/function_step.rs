@@ -9,12 +9,14 @@ use ardea_operators::RecordErrors;
 use arrow_array::RecordBatch;
 
 use crate::function::{BatchFunction, FunctionResult};
+use crate::user_metrics::EmbeddedMetrics;
 
 /// Emits the results of a function for each batch. A result has the event time of its record.
 pub(crate) struct FunctionP<F> {
     name: String,
     function: F,
     errors: RecordErrors<RecordBatch>,
+    metrics: EmbeddedMetrics,
     /// True if the job uses the event times of the records.
     has_time: bool,
 }
@@ -26,6 +28,7 @@ impl<F> FunctionP<F> {
             name,
             function,
             errors: record_errors(policy),
+            metrics: EmbeddedMetrics::default(),
             has_time,
         }
     }
@@ -59,6 +62,7 @@ impl<F> FunctionP<F> {
 impl<F: BatchFunction> Processor for FunctionP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.errors.attach(context);
+        self.metrics.attach(context);
         Ok(())
     }
 
@@ -68,7 +72,8 @@ impl<F: BatchFunction> Processor for FunctionP<F> {
         }
         let position = inbox.position();
         let (records, times) = inbox.batch::<ColumnBatch>()?.take().into_parts();
-        let called = self.function.call(&records);
+        let function = &mut self.function;
+        let called = self.metrics.during(|| function.call(&records));
         let result = called.map_err(|failure| failure.into_error(&self.name, position))?;
         for (row, reason) in &result.failures {
             let at = position + u64::from(*row);

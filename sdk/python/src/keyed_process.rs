@@ -165,7 +165,7 @@ impl GuestInstance for KeyedGuest {
         }
         emit(&written.records, kept.into_iter(), results)?;
         for (row, reason) in &failures {
-            results.fail(*row, reason);
+            results.fail(*row, reason)?;
         }
         Ok(())
     }

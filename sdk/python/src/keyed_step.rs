@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use crate::python_function::PythonFunction;
 use crate::row_reader::{OBJECT_COLUMN, RowReader};
 use crate::row_writer::RowWriter;
+use crate::user_metrics::EmbeddedMetrics;
 use actions::{Action, apply};
 use kept::{KeptState, KeptStates};
 
@@ -116,6 +117,7 @@ impl KeyedStep {
             waiting: Inbox::default(),
             failures,
             bad: BadRecords::new(self.policy),
+            metrics: EmbeddedMetrics::default(),
         })
     }
 
@@ -232,6 +234,7 @@ pub(crate) struct KeyedFunctionP {
     waiting: Inbox,
     failures: Failures,
     bad: BadRecords,
+    metrics: EmbeddedMetrics,
 }
 
 impl KeyedFunctionP {
@@ -246,7 +249,7 @@ impl KeyedFunctionP {
         own.set_budget(usize::MAX);
         let (rows, waiting) = (&mut self.rows, &mut self.waiting);
         // Attached once; the calls of the function within need not wait for the interpreter.
-        let result = Python::attach(|_| call(rows, waiting, &mut own))?;
+        let result = self.metrics.during(|| call(rows, waiting, &mut own))?;
         self.report()?;
         if let Some(mut chunk) = own.take_chunk(0, Chunk::default) {
             let batch = self.batch(chunk.rows::<EmittedRow>()?)?;
@@ -339,6 +342,7 @@ impl KeyedFunctionP {
 impl Processor for KeyedFunctionP {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
+        self.metrics.attach(context);
         self.rows.init(context)
     }
 

@@ -190,7 +190,7 @@ fn emit(
     results: &mut GuestResults<'_>,
 ) -> std::result::Result<(), GuestError> {
     for (row, reason) in &result.failures {
-        results.fail(*row, reason);
+        results.fail(*row, reason)?;
     }
     let count = result.records.num_rows();
     if count == 0 {

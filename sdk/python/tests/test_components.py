@@ -130,6 +130,59 @@ def test_a_failed_tuple_is_not_held() -> None:
     host.stop()
 
 
+class SettlesAndFails(Bolt):
+    outputs = ["word"]
+
+    def execute(self, tuple: Tuple, out: Collector) -> None:
+        held = out.hold(tuple)
+        if tuple[0] == "anchor":
+            with out.tied_to(held):
+                out.emit("x")
+        out.ack(held)
+        raise ValueError("late")
+
+
+def test_an_exception_after_an_ack_fails_its_tuple_only() -> None:
+    host = Host(SettlesAndFails, inputs=INPUTS).ready()
+    result = host.execute(1, [[0, "ack"], [0, "anchor"]])
+    assert (list(result.failures), result.held) == ([0], [1])
+    assert host.emitted(0) == ([Emitted([(1, 1)], [0, "x"])], 0)
+    ((batch, row, is_acked, reason),) = host.outcomes()
+    assert (batch, row, is_acked) == (1, 1, False) and "ValueError: late" in reason
+    host.stop()
+
+
+class LongReasons(Bolt):
+    def prepare(self, context: ComponentContext) -> None:
+        self.held: List[HeldTuple] = []
+
+    def execute(self, tuple: Tuple, out: Collector) -> None:
+        if tuple[0] == "hold":
+            self.held.append(out.hold(tuple))
+        else:
+            raise ValueError("é" * 100_000)
+
+    def tick(self, out: Collector) -> None:
+        for held in self.held:
+            out.fail(held, "é" * 100_000)
+
+
+def test_many_long_reasons_are_sent_in_parts() -> None:
+    host = Host(LongReasons, inputs=INPUTS).ready()
+    result = host.execute(1, [[0, "fail"]] * 600)
+    assert len(result.failures) == 600
+    assert all(len(reason.encode()) <= 64 << 10 for reason in result.failures.values())
+    assert len(host.execute(2, [[0, "hold"]] * 600).held) == 600
+    host.send(FrameType.TICK, sequence=3)
+    assert host.emitted(3) == ([], 0)
+    outcomes: List[Any] = []
+    while len(outcomes) < 600:
+        part = host.outcomes()
+        assert len(part) < 100
+        outcomes.extend(part)
+    host.stop()
+
+
 class Misuse(Bolt):
     outputs = {"named": ["a", "b"], "direct": Direct(["a"])}
 
@@ -308,6 +361,27 @@ def test_an_exception_of_a_spout_fails_the_job() -> None:
     assert "Traceback" in failure["traceback"]
 
 
+class BrokenPipe(Bolt):
+    def execute(self, tuple: Tuple, out: Collector) -> None:
+        raise BrokenPipeError("of the bolt's own connection")
+
+    def tick(self, out: Collector) -> None:
+        raise ConnectionResetError("of the bolt's own connection")
+
+
+def test_a_broken_connection_of_user_code_is_no_end_of_the_host() -> None:
+    host = Host(BrokenPipe, inputs=INPUTS).ready()
+    assert "BrokenPipeError" in host.execute(1, [[0, "x"]]).failures[0]
+    host.send(FrameType.TICK, sequence=2)
+    assert host.failure()["message"].startswith("ConnectionResetError")
+
+
+def test_a_lost_host_ends_a_bolt_that_sends() -> None:
+    host = Host(Split, inputs=INPUTS).ready()
+    host.batch(1, [[0, "x " * 1_000_000]] * 3)
+    host.leave()
+
+
 class Fatal(Bolt):
     def execute(self, tuple: Tuple, out: Collector) -> None:
         raise JobFailure("enough")
@@ -358,6 +432,36 @@ def test_metrics_are_sent_with_their_increase() -> None:
     assert metrics.take_changes() == []
 
 
+def test_changes_during_a_call_belong_to_its_instance() -> None:
+    lines, fill = metrics.counter("test_lines"), metrics.gauge("test_fill")
+    instance = metrics.InstanceMetrics()
+    instance.enter()
+    lines.add(2)
+    lines.add(3)
+    fill.set(7)
+    assert sorted(instance.leave()) == [("test_fill", "gauge", 7.0), ("test_lines", "counter", 5)]
+    assert instance.leave() == [] and metrics.take_changes() == []
+    lines.add(1)
+    assert metrics.take_changes() == [("test_lines", "counter", 1)]
+
+
+def test_a_coroutine_changes_the_metrics_of_its_call() -> None:
+    from ardea.asynchronous import AsyncFunction
+
+    async def counted(record: Any) -> Any:
+        metrics.counter("test_coroutines").add(record)
+        return record
+
+    function = AsyncFunction(
+        counted, limit=2, timeout_micros=None, retries=0,
+        reads_objects=False, writes_objects=False, stops=True,
+    )
+    instance = metrics.InstanceMetrics()
+    instance.enter()
+    function([1, 2, 3])
+    assert instance.leave() == [("test_coroutines", "counter", 6)]
+
+
 def test_a_metric_has_one_kind_and_a_plain_name() -> None:
     metrics.counter("test_kind")
     for name in ("test_kind", "Upper", "1a", "a-b"):
@@ -395,7 +499,6 @@ def test_a_class_is_described_for_topology_files(tmp_path: Path) -> None:
                 {"stream": "words", "fields": ["word"], "direct": False},
                 {"stream": "others", "fields": ["line"], "direct": True},
             ],
-            "state": False,
         }
 
 

@@ -54,11 +54,11 @@ pub(super) struct Shared {
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    fn add(&self, count: usize) {
+    pub(super) fn add(&self, count: usize) {
         self.set(self.get() + count as u64);
     }
 
-    fn set(&self, count: u64) {
+    pub(super) fn set(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
 

@@ -84,6 +84,17 @@ pub(super) struct Ended {
 
 impl Embedded {
     pub(super) fn start(params: &WordcountParams, words: Words) -> Result<Self> {
+        Self::start_with(params, words, |shared| {
+            topology(shared, params.instances(), params.max_pending)
+        })
+    }
+
+    /// Starts a topology that `topology` returns.
+    pub(super) fn start_with(
+        params: &WordcountParams,
+        words: Words,
+        topology: impl FnOnce(&Arc<Shared>) -> Result<Topology>,
+    ) -> Result<Self> {
         let node = Node::start(NodeConfig {
             spin: params.spin,
             latency: params.latency,
@@ -92,7 +103,7 @@ impl Embedded {
         let instances = params.instances();
         let shared = Shared::new(words, instances, params.acks, params.rate, true)?;
         let shared = Arc::new(shared);
-        let running = topology(&shared, instances, params.max_pending)?.submit(&node)?;
+        let running = topology(&shared)?.submit(&node)?;
         Ok(Embedded {
             running,
             shared,
@@ -208,6 +219,22 @@ pub(super) fn topology(
     instances: u32,
     max_pending: Option<NonZeroUsize>,
 ) -> Result<Topology> {
+    let mut builder = spouts(shared, instances, max_pending);
+    let shared = Arc::clone(shared);
+    builder
+        .bolt("count", instances, move || {
+            CountBolt::new(Arc::clone(&shared))
+        })
+        .fields("words", ["word"]);
+    builder.build()
+}
+
+/// Returns a topology with the spouts `words` only.
+pub(super) fn spouts(
+    shared: &Arc<Shared>,
+    instances: u32,
+    max_pending: Option<NonZeroUsize>,
+) -> TopologyBuilder {
     let mut builder = TopologyBuilder::new("wordcount");
     if shared.acks {
         builder.reliability(Reliability::AtLeastOnce);
@@ -215,16 +242,11 @@ pub(super) fn topology(
     if let Some(most) = max_pending {
         builder.max_spout_pending(most);
     }
-    let (spout, bolt) = (Arc::clone(shared), Arc::clone(shared));
+    let shared = Arc::clone(shared);
     builder.spout("words", instances, move || {
-        WordSpout::new(Arc::clone(&spout))
+        WordSpout::new(Arc::clone(&shared))
     });
     builder
-        .bolt("count", instances, move || {
-            CountBolt::new(Arc::clone(&bolt))
-        })
-        .fields("words", ["word"]);
-    builder.build()
 }
 
 /// Returns the number of words that the plain loops count beside a run of this length.

@@ -19,6 +19,12 @@ pub fn check(args: &InstanceCheckArgs, context: &Context) -> Result<(), Failure>
             "give it behind `--`: ardea instance check -- node instance.js",
         ));
     };
+    if args.role == InstanceRole::Step && !args.outputs.is_empty() {
+        return Err(Failure::usage(
+            "a step has no streams for --output",
+            "add --role spout or --role bolt, or remove --output",
+        ));
+    }
     let mut command = InstanceCommand::new(program).args(rest);
     for (name, value) in &args.parameters {
         command = command.parameter(name, value.clone());

@@ -1,15 +1,11 @@
 //! Components of topologies in processes of their own, on a cluster.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
 
 use crate::arena::Arena;
+use crate::javascript::{JAVASCRIPT, has_node};
 use crate::processes::{Role, kill};
 
-const JAVASCRIPT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/instances/javascript"
-);
 /// The number of numbers; each remainder by ten occurs equally often.
 const END: u64 = 400_000;
 
@@ -32,12 +28,7 @@ bolts:
 }
 
 pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
-    let node = Command::new("node")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
-    if !node.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: there is no node");
+    if !has_node() {
         return;
     }
     let arena = Arena::new();
@@ -51,9 +42,14 @@ pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
         let processes = processes.filter(|process| process.role == Role::OfContainer);
         processes.map(|process| process.pid).collect()
     };
-    let committed = || {
-        let epochs = arena.look("remainders").map(|it| it["epochs"].clone());
-        epochs.and_then(|it| it["committed"].as_u64()).unwrap_or(0)
+    let epochs = |field: &str| {
+        let job = arena.look("remainders");
+        job.and_then(|it| it["epochs"][field].as_u64()).unwrap_or(0)
+    };
+    let restarts = || {
+        let name = "ardea_instance_process_restarts_total";
+        let of = |vertex| arena.metric("remainders", vertex, name);
+        of("numbers") + of("split")
     };
     let has_ended = || {
         let job = arena.look("remainders");
@@ -62,16 +58,23 @@ pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
     arena.until("a metric of user code", || {
         arena.metric("remainders", "numbers", "ardea_user_numbers_total") > 0.0
     });
-    let mut kills = 0;
+    let mut seen_restarts = 0;
     for _ in 0..3 {
-        let before = committed();
-        arena.until("more is committed", || has_ended() || committed() > before);
-        if let Some(process) = instances().pop() {
-            kill(process);
-            kills += 1;
-        }
+        let before = epochs("committed");
+        arena.until("more is committed", || {
+            has_ended() || epochs("committed") > before
+        });
+        let (attempt, restarts_before) = (epochs("life"), restarts());
+        let Some(process) = instances().pop().filter(|_| !has_ended()) else {
+            break;
+        };
+        kill(process);
+        // A spout restarts the job, and a bolt without state its own process.
+        let has_restarted = || epochs("life") > attempt || restarts() > restarts_before;
+        arena.until("a restart", || has_ended() || has_restarted());
+        seen_restarts += usize::from(has_restarted());
     }
-    assert!(kills > 0, "no process was killed");
+    assert!(seen_restarts > 0, "no killed process was restarted");
     arena.until("the end", has_ended);
     let printed = arena.succeed("logs remainders --source stdout --tail 10000 --json");
     let texts = printed.lines().filter_map(|line| {

@@ -15,6 +15,8 @@ mod processes;
 mod suite;
 mod unexpected_workers;
 
+#[path = "../../../instance/tests/javascript/mod.rs"]
+mod javascript;
 #[path = "../numbers/mod.rs"]
 mod numbers;
 #[path = "../settings/mod.rs"]

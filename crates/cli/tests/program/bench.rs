@@ -103,6 +103,37 @@ fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
 }
 
 #[test]
+fn an_ablation_prints_an_object_a_combination_without_and_with_acks() {
+    let runs = lines("wordcount --ablation --words 1000 --duration 250ms --warmup 200ms");
+    let told: Vec<(bool, bool, bool, bool)> = runs
+        .iter()
+        .map(|run| {
+            let is = |name: &str| run[name] == true;
+            (is("acks"), is("pools"), is("in_place"), is("rings"))
+        })
+        .collect();
+    let expected = [false, true].map(|acks| {
+        [
+            (acks, true, true, true),
+            (acks, false, true, true),
+            (acks, true, false, true),
+            (acks, true, true, false),
+            (acks, false, false, false),
+        ]
+    });
+    assert_eq!(told, expected.as_flattened());
+    for run in &runs {
+        assert_eq!(
+            (&run["lost"], &run["failed"]),
+            (&0.into(), &0.into()),
+            "{run}"
+        );
+        assert!(run["tuples"].as_u64() > Some(0), "{run}");
+        assert!(run["ratio_to_all_on"].is_number(), "{run}");
+    }
+}
+
+#[test]
 fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
     // Repeats a measurement in which no tuple passed because the machine stood still.
     let runs = (0..5).map(|_| {

@@ -50,6 +50,11 @@ fn a_wrong_command_line_is_2() {
         fails(&[command, "wordcuont"], 2, "did you mean wordcount?");
     }
     fails(&["demo", "--threads", "0"], 2, "--threads");
+    fails(
+        &["instance", "check", "--output", "words=word", "--", "true"],
+        2,
+        "a step has no streams",
+    );
 }
 
 #[test]

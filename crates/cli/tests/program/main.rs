@@ -2,6 +2,8 @@
 //! its signals.
 
 mod ardea;
+#[path = "../../../instance/tests/javascript/mod.rs"]
+mod javascript;
 #[path = "../settings/mod.rs"]
 mod settings;
 #[path = "../stripped/mod.rs"]

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::ardea::{ardea, eventually, finish, run, succeed};
+use crate::javascript::{JAVASCRIPT, has_node};
 
 /// The number of times that a job is killed.
 const KILLS: usize = 3;
@@ -118,21 +119,9 @@ fn a_topology_that_is_killed_reads_each_line_of_its_files_once() {
     assert_eq!(sorted_lines(&counted), sorted_lines(&expected));
 }
 
-/// The folder of the examples in JavaScript.
-const JAVASCRIPT: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/instances/javascript"
-);
-
 #[test]
 fn a_killed_topology_with_components_in_processes_counts_each_tuple_once() {
-    if !Command::new("node")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        eprintln!("SKIPPED: there is no node");
+    if !has_node() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -213,25 +213,31 @@ impl CheckHost {
 
     /// Returns the next frame, which must be of the type `kind`.
     pub(crate) fn expect(&mut self, kind: FrameType) -> Result<InstanceFrame, String> {
-        let name = kind.as_str();
         match self.next_frame()? {
-            None => {
-                let end = match self.ends_within(Duration::from_secs(1)) {
-                    Some(status) => super::super::process::describe(status),
-                    None => "closed the connection".into(),
-                };
-                Err(format!("it {end} instead of sending {name}"))
-            }
+            None => Err(self.ended(kind)),
             Some(frame) if frame.head.kind == kind => Ok(frame),
-            Some(frame) if frame.head.kind == FrameType::Error => {
-                let failure: GuestFailure = frame.read_json().map_err(text)?;
-                Err(format!("it reported the failure {:?}", failure.message))
-            }
-            Some(frame) => Err(format!(
-                "it sent {} instead of {name}",
-                frame.head.kind.as_str()
-            )),
+            Some(frame) => Err(self.unexpected(&frame, kind)),
         }
+    }
+
+    /// Returns the complaint about an end of the connection in place of a frame.
+    pub(crate) fn ended(&mut self, wanted: FrameType) -> String {
+        let end = match self.ends_within(Duration::from_secs(1)) {
+            Some(status) => super::super::process::describe(status),
+            None => "closed the connection".into(),
+        };
+        format!("it {end} instead of sending {}", wanted.as_str())
+    }
+
+    /// Returns the complaint about a frame in place of another one.
+    pub(crate) fn unexpected(&self, frame: &InstanceFrame, wanted: FrameType) -> String {
+        let kind = frame.head.kind;
+        if kind == FrameType::Error
+            && let Ok(GuestFailure { message, .. }) = frame.read_json()
+        {
+            return format!("it reported the failure {message:?}");
+        }
+        format!("it sent {} instead of {}", kind.as_str(), wanted.as_str())
     }
 
     /// Closes the connection, as a host that died.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use rustix::process::{Signal, kill_process_group};
 use super::child::{StartedChild, describe};
 use super::output::{LineBuffer, OutputLimit, OutputLine, OutputStream};
 use super::usage::usage_of;
-use super::{ChildContext, ChildEnd, ChildEvent, MAX_RECEIVED_BYTES, Shared};
+use super::{ChildContext, ChildEnd, ChildEvent, Shared};
 use crate::command::InstanceCommand;
 use crate::fd_socket;
-use crate::protocol::{FrameBuffer, FrameHead, FrameType, InstanceFrame, Violation};
+use crate::protocol::{FrameBuffer, FrameHead, FrameType, InstanceFrame, SharedFrame, Violation};
 use crate::rings::PayloadRing;
 
 /// Interval of the readings of processor time and memory; with a limit of memory.
@@ -35,12 +36,12 @@ pub(super) fn run(
     }
     let event = match StartedChild::start(command) {
         Ok(child) => {
-            let service = Service::new(shared, context, child, command.memory_bytes);
+            let service = Service::new(shared, context, child, command);
             ChildEvent::Ended(service.run())
         }
         Err(error) => ChildEvent::NotStarted(error),
     };
-    shared.lock().incoming.push_back(event);
+    shared.lock().push(event);
     context.waker.wake();
 }
 
@@ -76,19 +77,24 @@ struct OutputReader {
 
 /// A frame being sent.
 struct OutgoingFrame {
-    bytes: Vec<u8>,
+    head: Vec<u8>,
+    /// The payload, unless the ring has it.
+    payload: Arc<Vec<u8>>,
     sent: usize,
     /// A file that goes with the first byte.
     file: Option<OwnedFd>,
 }
 
 impl OutgoingFrame {
-    fn new(bytes: Vec<u8>, file: Option<OwnedFd>) -> Self {
-        OutgoingFrame {
-            bytes,
-            sent: 0,
-            file,
-        }
+    /// Returns the bytes that are not sent yet.
+    fn rest(&self) -> (&[u8], &[u8]) {
+        let of_head = self.sent.min(self.head.len());
+        let of_payload = self.sent - of_head;
+        (&self.head[of_head..], &self.payload[of_payload..])
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.head.len() + self.payload.len()
     }
 }
 
@@ -110,6 +116,8 @@ struct Service<'a> {
     usage_at: Instant,
     /// The limit of resident memory.
     memory_bytes: Option<u64>,
+    /// False if payloads are copied behind their heads.
+    shares_payloads: bool,
     is_open: bool,
     /// The reason why the process was killed by this thread.
     killed: Option<String>,
@@ -121,7 +129,7 @@ impl<'a> Service<'a> {
         shared: &'a Shared,
         context: &'a ChildContext,
         mut child: StartedChild,
-        memory_bytes: Option<u64>,
+        command: &InstanceCommand,
     ) -> Self {
         let now = Instant::now();
         let warnings = std::mem::take(&mut child.warnings);
@@ -147,7 +155,8 @@ impl<'a> Service<'a> {
             limiter: OutputLimit::new(now),
             last_heard: now,
             usage_at: now,
-            memory_bytes,
+            memory_bytes: command.memory_bytes,
+            shares_payloads: command.transfer.shares_payloads,
             is_open: true,
             killed: None,
             buffer: vec![0; 1 << 16],
@@ -195,22 +204,24 @@ impl<'a> Service<'a> {
 
     /// Serves all descriptors once; returns true if the process has ended.
     fn turn(&mut self) -> bool {
-        let (may_read, has_frames, deadline) = {
+        let (may_read, has_frames, allowed, due) = {
             let exchange = self.shared.lock();
-            let deadline = exchange.deadline;
             (
                 !exchange.is_paused,
                 self.sending.is_some() || self.offer.is_some() || !exchange.outgoing.is_empty(),
-                deadline.map(|it| (it.since.max(self.last_heard) + it.timeout, it.timeout)),
+                exchange.deadline.map(|deadline| deadline.timeout),
+                exchange.answer_due(self.last_heard),
             )
         };
         let now = Instant::now();
         let mut timeout = self.usage_at.saturating_duration_since(now);
-        if let Some((deadline, allowed)) = deadline.filter(|_| self.killed.is_none()) {
-            if deadline <= now {
+        if let Some(allowed) = allowed.filter(|_| self.killed.is_none()) {
+            if due.is_some_and(|due| due <= now) {
                 self.kill(&format!("did not answer for {allowed:?} and was killed"));
             }
-            timeout = timeout.min(deadline.saturating_duration_since(now));
+            // The wait begins later while the owner has not taken all events.
+            let left = due.map_or(allowed, |due| due.saturating_duration_since(now));
+            timeout = timeout.min(left);
         }
         let has_ended = self.poll(may_read, has_frames, timeout.max(Duration::from_millis(1)));
         if may_read {
@@ -292,12 +303,7 @@ impl<'a> Service<'a> {
                 Ok(frame) => ChildEvent::Frame(frame),
                 Err(violation) => self.on_violation(violation),
             };
-            let mut exchange = self.shared.lock();
-            if let ChildEvent::Frame(frame) = &event {
-                exchange.incoming_bytes += frame.payload.len();
-            }
-            exchange.is_paused |= exchange.incoming_bytes > MAX_RECEIVED_BYTES;
-            exchange.incoming.push_back(event);
+            self.shared.lock().push(event);
             has_news = true;
             if !self.is_open {
                 return true;
@@ -318,8 +324,12 @@ impl<'a> Service<'a> {
         // Without memory for a ring, results come over the socket.
         if let Ok((description, file)) = self.rings.offer() {
             let head = FrameHead::new(FrameType::Ring, 0);
-            let bytes = InstanceFrame::new(head, description).to_bytes();
-            self.offer = Some(OutgoingFrame::new(bytes, Some(file)));
+            self.offer = Some(OutgoingFrame {
+                head: InstanceFrame::new(head, description).to_bytes(),
+                payload: Arc::default(),
+                sent: 0,
+                file: Some(file),
+            });
         }
         Ok(())
     }
@@ -330,14 +340,14 @@ impl<'a> Service<'a> {
             if self.sending.is_none() {
                 self.sending = self.offer.take().or_else(|| {
                     let frame = self.shared.lock().outgoing.pop_front();
-                    frame.map(|frame| OutgoingFrame::new(self.rings.send(&frame), None))
+                    frame.map(|frame| self.prepare(frame))
                 });
             }
             let Some(sending) = &mut self.sending else {
                 return;
             };
-            let rest = &sending.bytes[sending.sent..];
-            match fd_socket::send(&self.child.socket, rest, sending.file.as_ref()) {
+            let (rest, file) = (sending.rest(), sending.file.as_ref());
+            match fd_socket::send(&self.child.socket, rest, file) {
                 Ok(written) => {
                     sending.sent += written;
                     sending.file = None;
@@ -346,9 +356,27 @@ impl<'a> Service<'a> {
                 // Of a closed socket the end of the process is the news.
                 Err(_) => return,
             }
-            if sending.sent == sending.bytes.len() {
+            if sending.is_sent() {
                 self.sending = None;
             }
+        }
+    }
+
+    /// Prepares a frame for the socket. The ring takes its payload, if it has room.
+    fn prepare(&mut self, frame: SharedFrame) -> OutgoingFrame {
+        let SharedFrame { head, mut payload } = frame;
+        let (mut head, is_in_ring) = self.rings.send_head(head, &payload);
+        if is_in_ring {
+            payload = Arc::default();
+        } else if !self.shares_payloads {
+            head.extend_from_slice(&payload);
+            payload = Arc::default();
+        }
+        OutgoingFrame {
+            head,
+            payload,
+            sent: 0,
+            file: None,
         }
     }
 

@@ -49,14 +49,21 @@ pub struct RowBatchWriter {
 
 impl Default for RowBatchWriter {
     fn default() -> Self {
-        RowBatchWriter {
-            payload: vec![0; 4],
-            records: 0,
-        }
+        RowBatchWriter::reusing(Vec::new())
     }
 }
 
 impl RowBatchWriter {
+    /// Creates a writer that uses the memory of an earlier payload.
+    pub fn reusing(mut payload: Vec<u8>) -> Self {
+        payload.clear();
+        payload.resize(4, 0);
+        RowBatchWriter {
+            payload,
+            records: 0,
+        }
+    }
+
     /// Appends a record; `key` and `value` append their bytes in place. `key` returns the
     /// partition.
     ///

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::read::{PayloadReader, Violation, put_sized};
+use super::frame::PART_BYTES;
+use super::read::{PayloadReader, Violation, put_reason, put_sized};
 
 /// The wait of a spout that has no more tuples unless a message fails.
 pub const SPOUT_IS_DONE: i32 = -1;
@@ -195,6 +196,11 @@ impl EmitWriter {
     }
 }
 
+/// Returns the payloads of ACKS for a spout, in parts that fit into frames.
+pub fn write_message_outcome_parts(outcomes: &[(u64, bool)]) -> impl Iterator<Item = Vec<u8>> {
+    outcomes.chunks(PART_BYTES / 9).map(write_message_outcomes)
+}
+
 /// Returns the payload of ACKS for a spout: ids of messages, and true for those that were acked.
 pub fn write_message_outcomes(outcomes: &[(u64, bool)]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(4 + 9 * outcomes.len());
@@ -238,10 +244,25 @@ pub fn write_tuple_acks(acks: &[TupleAck]) -> Vec<u8> {
         payload.extend_from_slice(&ack.held.batch.to_le_bytes());
         payload.extend_from_slice(&ack.held.row.to_le_bytes());
         payload.push(u8::from(ack.failure.is_none()));
-        let reason = ack.failure.as_deref().unwrap_or_default();
-        put_sized(&mut payload, reason.as_bytes());
+        put_reason(&mut payload, ack.failure.as_deref().unwrap_or_default());
     }
     payload
+}
+
+/// Returns the payloads of ACKS of a bolt, in parts that fit into frames.
+pub fn write_tuple_ack_parts(acks: &[TupleAck]) -> Vec<Vec<u8>> {
+    let (mut parts, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (at, ack) in acks.iter().enumerate() {
+        bytes += 17 + ack.failure.as_ref().map_or(0, String::len);
+        if bytes >= PART_BYTES {
+            parts.push(write_tuple_acks(&acks[start..=at]));
+            (start, bytes) = (at + 1, 0);
+        }
+    }
+    if start < acks.len() {
+        parts.push(write_tuple_acks(&acks[start..]));
+    }
+    parts
 }
 
 /// Reads the payload of ACKS of a bolt.
@@ -315,6 +336,31 @@ mod tests {
         let held = PendingRow { batch: 3, row: 4 };
         let acks = [None, Some("no".to_owned())].map(|failure| TupleAck { held, failure });
         assert_eq!(read_tuple_acks(&write_tuple_acks(&acks)).unwrap(), acks);
+    }
+
+    #[test]
+    fn many_outcomes_are_written_in_parts_that_fit_into_frames() {
+        let fits = |part: &Vec<u8>| part.len() < 2 * PART_BYTES;
+        let outcomes: Vec<(u64, bool)> = (0..400_000u64)
+            .map(|id| (id, id.is_multiple_of(2)))
+            .collect();
+        let parts: Vec<Vec<u8>> = write_message_outcome_parts(&outcomes).collect();
+        assert!(parts.iter().all(fits));
+        let read = parts
+            .iter()
+            .flat_map(|it| read_message_outcomes(it).unwrap());
+        assert!(read.eq(outcomes));
+        let acks: Vec<TupleAck> = (0..3_000)
+            .map(|row| TupleAck {
+                held: PendingRow { batch: 1, row },
+                failure: Some("x".repeat(20_000)),
+            })
+            .collect();
+        let parts = write_tuple_ack_parts(&acks);
+        assert!(parts.iter().all(fits));
+        let read = parts.iter().flat_map(|it| read_tuple_acks(it).unwrap());
+        assert!(read.eq(acks));
+        assert!(write_tuple_ack_parts(&[]).is_empty());
     }
 
     #[test]

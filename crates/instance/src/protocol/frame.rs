@@ -1,5 +1,7 @@
 //! Frames: the unit of the protocol.
 
+use std::sync::Arc;
+
 use super::read::Violation;
 
 /// Length of a frame's head in bytes.
@@ -7,6 +9,9 @@ pub const HEAD_BYTES: usize = 16;
 
 /// Maximum length of a frame's payload in bytes.
 pub const MAX_FRAME_BYTES: usize = 32 << 20;
+
+/// Length of a payload from which a part of an answer or of a state is sent.
+pub(crate) const PART_BYTES: usize = 1 << 20;
 
 /// Flag of RESULT and EMIT: another frame of the same answer follows.
 pub const FLAG_MORE: u8 = 1;
@@ -125,6 +130,17 @@ impl FrameHead {
         self.flags & flags == flags
     }
 
+    /// Returns the bytes of the head of a frame with a payload of this length.
+    pub fn to_bytes(self, payload_bytes: usize) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        let length = u32::try_from(payload_bytes).unwrap_or(u32::MAX);
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes[4] = self.kind.number();
+        bytes[5] = self.flags;
+        bytes[8..].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes
+    }
+
     /// Returns the sequence as a signed time.
     pub const fn time(self) -> i64 {
         self.sequence as i64
@@ -151,23 +167,30 @@ impl InstanceFrame {
         InstanceFrame::new(FrameHead::new(kind, sequence), Vec::new())
     }
 
-    /// Returns the bytes of the head.
-    pub fn head_bytes(&self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        let length = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
-        bytes[..4].copy_from_slice(&length.to_le_bytes());
-        bytes[4] = self.head.kind.number();
-        bytes[5] = self.head.flags;
-        bytes[8..].copy_from_slice(&self.head.sequence.to_le_bytes());
-        bytes
-    }
-
     /// Returns the bytes of the whole frame.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.payload.len());
-        bytes.extend_from_slice(&self.head_bytes());
+        bytes.extend_from_slice(&self.head.to_bytes(self.payload.len()));
         bytes.extend_from_slice(&self.payload);
         bytes
+    }
+}
+
+/// A frame to send. The payload of a batch is shared with the session, which may send it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SharedFrame {
+    /// The head.
+    pub head: FrameHead,
+    /// The payload.
+    pub payload: Arc<Vec<u8>>,
+}
+
+impl From<InstanceFrame> for SharedFrame {
+    fn from(frame: InstanceFrame) -> Self {
+        SharedFrame {
+            head: frame.head,
+            payload: frame.payload.into(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use ardea_core::Timestamp;
 
-use super::read::{PayloadReader, Violation, put_sized};
+use super::read::{PayloadReader, Violation, put_reason, put_sized};
 
 /// The row of a bolt's tuple that is not anchored to a tuple of its input.
 pub const NOT_ANCHORED: u32 = u32::MAX;
@@ -83,7 +83,7 @@ impl ResultWriter {
     /// Reports a row that could not be processed.
     pub fn fail(&mut self, row: u32, reason: &str) {
         self.failures.extend_from_slice(&row.to_le_bytes());
-        put_sized(&mut self.failures, reason.as_bytes());
+        put_reason(&mut self.failures, reason);
         self.failure_count += 1;
     }
 
@@ -216,6 +216,7 @@ fn in_batch(row: u32, rows: u32) -> Result<u32, Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::read::MAX_REASON_BYTES;
     use proptest::prelude::*;
 
     #[test]
@@ -228,6 +229,17 @@ mod tests {
         let result = ResultReader::rows(&payload, 2).unwrap();
         assert_eq!(result.outputs[0].value, b"{}");
         assert_eq!(result.failures[0].reason, "no number");
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let mut writer = ResultWriter::default();
+        writer.fail(0, &"x€".repeat(1 << 20));
+        let payload = writer.finish();
+        let result = ResultReader::rows(&payload, 1).unwrap();
+        let reason = &result.failures[0].reason;
+        assert!(reason.len() <= MAX_REASON_BYTES && reason.len() > MAX_REASON_BYTES - 4);
+        assert!(!reason.contains(char::REPLACEMENT_CHARACTER));
     }
 
     #[test]
@@ -258,6 +270,7 @@ mod tests {
         fn no_payload_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = ResultReader::rows(&bytes, 3);
             let _ = ResultReader::columns(&bytes, 3);
+            let _ = ResultReader::bolt(&bytes, 3);
         }
     }
 }

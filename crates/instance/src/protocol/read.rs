@@ -105,6 +105,15 @@ impl<'a> PayloadReader<'a> {
     }
 }
 
+/// Maximum length of the reason of a failure; the rest is cut off.
+pub(crate) const MAX_REASON_BYTES: usize = 64 << 10;
+
+/// Appends the reason of a failure after its length.
+pub(crate) fn put_reason(out: &mut Vec<u8>, reason: &str) {
+    let end = reason.floor_char_boundary(MAX_REASON_BYTES);
+    put_sized(out, &reason.as_bytes()[..end]);
+}
+
 /// Appends bytes after their length.
 pub(crate) fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     // Payloads are at most `MAX_FRAME_BYTES` long, which is checked before they are sent.

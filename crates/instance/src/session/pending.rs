@@ -1,9 +1,11 @@
 //! Items that wait for the answer of the instance, or for the emission of their results.
 
+use std::sync::Arc;
+
 use ardea_core::{Epoch, Marker, Watermark};
 
 use crate::format::EncodedBatch;
-use crate::protocol::{FrameHead, FrameType, InstanceFrame};
+use crate::protocol::{FrameHead, FrameType, InstanceFrame, SharedFrame};
 
 /// The progress of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,20 +67,29 @@ impl Pending {
         matches!(self.content, Content::Batch { is_alone: true, .. })
     }
 
+    /// Returns true if the instance has been asked to finish, and has not answered.
+    pub(super) fn awaits_end(&self) -> bool {
+        let is_end = matches!(self.content, Content::Watermark(Watermark::END));
+        is_end && self.answer == Answer::Awaited
+    }
+
     /// Returns the frame that sends the item, if it is sent at all.
-    pub(super) fn frame(&self) -> Option<InstanceFrame> {
+    pub(super) fn frame(&self) -> Option<SharedFrame> {
         match &self.content {
             Content::Batch {
                 sequence, batch, ..
             } => {
                 let head = FrameHead::new(FrameType::Batch, *sequence);
-                Some(InstanceFrame::new(head, batch.payload.clone()))
+                let payload = Arc::clone(&batch.payload);
+                Some(SharedFrame { head, payload })
             }
             Content::Watermark(watermark) => {
                 let time = watermark.0.as_micros() as u64;
-                Some(InstanceFrame::empty(FrameType::Watermark, time))
+                Some(InstanceFrame::empty(FrameType::Watermark, time).into())
             }
-            Content::Barrier(epoch) => Some(InstanceFrame::empty(FrameType::Barrier, epoch.0)),
+            Content::Barrier(epoch) => {
+                Some(InstanceFrame::empty(FrameType::Barrier, epoch.0).into())
+            }
             Content::Poisoned(_) | Content::Marker(_) => None,
         }
     }

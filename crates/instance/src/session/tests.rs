@@ -26,7 +26,7 @@ fn batch(values: &[u32]) -> EncodedBatch {
     EncodedBatch {
         records: values.len() as u32,
         position: 0,
-        payload: writer.finish(),
+        payload: writer.finish().into(),
     }
 }
 
@@ -35,6 +35,7 @@ fn session(window_batches: usize, suspects: &Arc<Suspects>) -> InstanceSession {
         window_batches,
         deaths_per_record: 3,
         suspects: Arc::clone(suspects),
+        rings: true,
     };
     let configuration = InstanceConfiguration {
         protocol: 0,
@@ -134,7 +135,7 @@ fn a_watermark_follows_the_results_before_it() {
     sent(&mut session);
     let returned = InstanceFrame::empty(FrameType::Watermark, -7i64 as u64);
     session.on_frame(returned).unwrap();
-    assert!(!session.has_ready());
+    assert_eq!(session.take_ready(), None);
     session.on_frame(result(1)).unwrap();
     assert!(matches!(
         session.take_ready(),
@@ -252,6 +253,12 @@ fn a_barrier_of_an_instance_without_state_needs_no_answer() {
     session
         .on_frame(InstanceFrame::empty(FrameType::Ready, 0))
         .unwrap();
+    session.push_barrier(Epoch(2));
+    // No frame need be sent before.
+    assert_eq!(
+        session.take_ready(),
+        Some(ReadyItem::State(Epoch(2), vec![]))
+    );
     session.push_barrier(Epoch(3));
     assert!(
         !sent(&mut session)
@@ -339,4 +346,61 @@ fn the_state_of_a_bolt_follows_the_results_before_the_barrier() {
     assert!(session.on_frame(state.clone()).is_err());
     session.on_frame(result(1)).unwrap();
     session.on_frame(state).unwrap();
+}
+
+#[test]
+fn a_request_follows_all_earlier_items() {
+    let mut session = component(InstanceRole::Bolt);
+    run(&mut session);
+    session.push_batch(batch(&[1]), &format());
+    assert!(session.request_tick());
+    assert_eq!(
+        sent(&mut session),
+        [(FrameType::Batch, 1), (FrameType::Tick, 2)]
+    );
+}
+
+#[test]
+fn a_process_is_configured_for_a_restore_only_if_its_state_follows() {
+    let mut session = component(InstanceRole::Bolt);
+    let restore = |session: &mut InstanceSession| {
+        session.start();
+        session.on_frame(hello(true)).unwrap();
+        let ready = InstanceFrame::empty(FrameType::Ready, 0);
+        session.on_frame(ready).unwrap();
+        let frames: Vec<SharedFrame> = session.take_frames().collect();
+        let configured: InstanceConfiguration = serde_json::from_slice(&frames[1].payload).unwrap();
+        let follows = frames[2..].iter().map(|it| it.head.kind);
+        (configured.restore, follows.collect::<Vec<_>>())
+    };
+    session.push_restore(vec![0; 4], true);
+    assert_eq!(restore(&mut session), (true, vec![FrameType::Restore]));
+    session.on_death(&format());
+    assert_eq!(restore(&mut session), (false, vec![]));
+}
+
+#[test]
+fn acks_of_a_spout_and_output_of_an_end_that_was_not_requested_are_violations() {
+    let mut spout = component(InstanceRole::Spout);
+    spout.start();
+    let mut spout_hello = hello(true).read_json::<GuestHello>().unwrap();
+    spout_hello.roles = vec!["spout".into()];
+    let spout_hello = InstanceFrame::json(FrameType::Hello, 0, &spout_hello);
+    spout.on_frame(spout_hello).unwrap();
+    let ready = InstanceFrame::empty(FrameType::Ready, 0);
+    spout.on_frame(ready).unwrap();
+    let acks = InstanceFrame::new(FrameHead::new(FrameType::Acks, 0), vec![0; 4]);
+    assert!(spout.on_frame(acks.clone()).is_err());
+
+    let mut bolt = component(InstanceRole::Bolt);
+    run(&mut bolt);
+    assert!(bolt.on_frame(acks).unwrap().is_some());
+    let end = Watermark::END.0.as_micros() as u64;
+    assert!(bolt.on_frame(emit(end, FLAG_MORE)).is_err());
+    bolt.push_watermark(Watermark::END);
+    sent(&mut bolt);
+    assert!(bolt.on_frame(emit(end, FLAG_MORE)).unwrap().is_some());
+    bolt.on_frame(InstanceFrame::empty(FrameType::Watermark, end))
+        .unwrap();
+    assert!(bolt.on_frame(emit(end, FLAG_MORE)).is_err());
 }

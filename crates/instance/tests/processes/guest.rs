@@ -142,7 +142,7 @@ impl GuestInstance for Guest {
                 self.misbehave()?;
             }
             match (self.behaviour.as_str(), number) {
-                ("fail row", BAD) => results.fail(row, "13 is unlucky"),
+                ("fail row", BAD) => results.fail(row, "13 is unlucky")?,
                 ("wrong type", BAD) => results.emit(row, record.time, b"\"thirteen\"")?,
                 ("repeat", times) => {
                     for _ in 0..times {

@@ -1,9 +1,7 @@
 //! The example in JavaScript, against the conformance kit and in a job.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ardea_checkpoint::local::{FaultTolerance, JobEnd, RunFaultTolerant};
@@ -16,26 +14,7 @@ use ardea_pipeline::Pipeline;
 use ardea_testkit::TestSink;
 use serde::{Deserialize, Serialize};
 
-const FOLDER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/instances/javascript"
-);
-
-/// Returns true if Node.js is installed.
-fn has_node() -> bool {
-    let node = Command::new("node")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
-    let is_there = node.is_ok_and(|status| status.success());
-    if !is_there {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED instances in JavaScript: there is no node"
-        );
-    }
-    is_there
-}
+use crate::examples::{JAVASCRIPT, has_node};
 
 #[derive(Serialize, Deserialize)]
 struct Purchase {
@@ -56,7 +35,7 @@ fn the_example_passes_all_checks() {
         return;
     }
     let settings = CheckSettings {
-        command: InstanceCommand::new("node").arg(format!("{FOLDER}/spending.js")),
+        command: InstanceCommand::new("node").arg(format!("{JAVASCRIPT}/spending.js")),
         records: vec![r#"{"customer":"ann","amount":5}"#.into()],
         key: Some("ann".into()),
         timeout: Duration::from_secs(30),
@@ -79,7 +58,7 @@ fn the_examples_of_components_pass_all_checks() {
         (InstanceRole::Spout, "numbers.js", &["remainder", "number"]),
     ] {
         let settings = CheckSettings {
-            command: InstanceCommand::new("node").arg(format!("{FOLDER}/{file}")),
+            command: InstanceCommand::new("node").arg(format!("{JAVASCRIPT}/{file}")),
             records: vec![r#"["to be or not"]"#.into()],
             key: None,
             timeout: Duration::from_secs(30),
@@ -100,7 +79,7 @@ fn the_example_keeps_totals_in_a_job_with_a_guarantee() {
     if !has_node() {
         return;
     }
-    let file = |name: &str| std::fs::read(Path::new(FOLDER).join(name)).unwrap();
+    let file = |name: &str| std::fs::read(Path::new(JAVASCRIPT).join(name)).unwrap();
     let command = InstanceCommand::new("node")
         .file("instance.js", file("instance.js"))
         .file("spending.js", file("spending.js"))

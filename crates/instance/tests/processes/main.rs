@@ -3,6 +3,9 @@
 //! The test program is also the process: see `guest`.
 #![forbid(unsafe_code)]
 
+#[path = "../javascript/mod.rs"]
+mod examples;
+
 mod conformance;
 mod failures;
 mod guarantees;

@@ -1,7 +1,6 @@
 //! A bolt whose instance is a process.
 
 mod answers;
-mod checkpoint;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -9,19 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId, Processor,
-    Progress, Result, Timestamp, Watermark,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
+    PartitionId, Processor, Progress, Result, Timestamp, Watermark,
 };
 use ardea_instance::protocol::{
     ComponentConfiguration, ComponentInput, InstanceRole, PendingRow, RowBatchWriter,
 };
-use ardea_instance::{
-    EncodedBatch, InstanceHost, ProcessState, RestartPolicy, RowLayout, SharedParts,
-};
+use ardea_instance::{EncodedBatch, InstanceSlot, RestartPolicy, RowLayout, SharedParts};
 
 use super::json_tuple::write_tuple;
 use super::rows::{SentTuple, SentTuples};
-use super::{names, outputs_of, unopened};
+use super::{names, outputs_of};
 use crate::ack_batcher::AckBatcher;
 use crate::batch::TupleBatch;
 use crate::collector::{AckBookkeeping, Collector, PendingTuple};
@@ -33,9 +30,8 @@ use crate::tuple::{Origin, Tuples};
 
 /// The process of an instance, and its tuples.
 struct ProcessBolt {
-    /// Present from `init` on.
-    host: Option<InstanceHost>,
-    state: ProcessState,
+    /// The process, from `init` on.
+    slot: InstanceSlot,
     /// Tuples that the process has not answered.
     sent: SentTuples,
     /// Tuples that the process holds.
@@ -44,12 +40,13 @@ struct ProcessBolt {
 
 impl ProcessBolt {
     fn state(&mut self) -> ComponentState<'_> {
-        ComponentState::Checkpointed(self)
+        ComponentState::Checkpointed(&mut self.slot)
     }
+}
 
-    fn host(&mut self) -> Result<&mut InstanceHost> {
-        self.host.as_mut().ok_or_else(unopened)
-    }
+#[cold]
+fn unopened() -> Error {
+    Error::new(ErrorCode::Internal, "a bolt is used before its start")
 }
 
 /// One instance of a bolt in a process, in the graph.
@@ -95,8 +92,7 @@ impl Running {
 impl ProcessBoltProcessor {
     pub(super) fn new(shared: SharedParts, wiring: &Arc<BoltWiring>, instance: Instance) -> Self {
         let bolt = ProcessBolt {
-            host: None,
-            state: ProcessState::new(instance),
+            slot: InstanceSlot::default(),
             sent: SentTuples::default(),
             held: HashMap::new(),
         };
@@ -147,14 +143,15 @@ impl ProcessBoltProcessor {
                 }
                 None => return Err(unopened()),
             };
-            let has_state = self.barrier.is_some_and(|epoch| self.bolt.state.has(epoch));
+            let host = self.bolt.slot.host()?;
+            let has_state = self.barrier.is_some_and(|epoch| host.has_state(epoch));
             // Without state it is complete before the answer to an earlier tick.
-            let is_cut = has_state && !self.bolt.host()?.session().has_request();
+            let is_cut = has_state && !host.session().has_request();
             if !has_room || is_cut {
                 break;
             }
             self.take_answered()?;
-            let Some(event) = self.bolt.host()?.next_event(&RowLayout)? else {
+            let Some(event) = self.bolt.slot.host_mut()?.next_event(&RowLayout)? else {
                 break;
             };
             self.made_progress = true;
@@ -169,7 +166,7 @@ impl ProcessBoltProcessor {
         if let Some(running) = &mut self.running {
             running.bookkeeping.ack_batcher.flush();
         }
-        self.bolt.host()?.send();
+        self.bolt.slot.host_mut()?.send();
         Ok(())
     }
 
@@ -185,12 +182,17 @@ impl ProcessBoltProcessor {
     fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
         if !self.bolt.has_ended {
             self.bolt.has_ended = true;
-            let session = self.bolt.host()?.session_mut();
+            let session = self.bolt.slot.host_mut()?.session_mut();
             session.push_watermark(Watermark::END);
         }
         self.turn(outbox)?;
-        let is_answered = self.bolt.host()?.session().is_empty();
-        Ok(self.flush(outbox)? && is_answered)
+        Ok(self.is_answered()? && self.flush(outbox)?)
+    }
+
+    /// Returns true if the process has answered all batches, requests and ticks.
+    fn is_answered(&self) -> Result<bool> {
+        let session = self.bolt.slot.host()?.session();
+        Ok(session.is_empty() && !session.has_request())
     }
 
     /// Requests a tick if it is due, and sets the timer for the next one.
@@ -221,7 +223,7 @@ impl ProcessBoltProcessor {
         };
         self.tick_due = Some(next);
         outbox.wake_at(next);
-        let host = self.bolt.host()?;
+        let host = self.bolt.slot.host_mut()?;
         if host.session_mut().request_tick() {
             host.send();
         }
@@ -273,9 +275,8 @@ impl Processor for ProcessBoltProcessor {
             true => RestartPolicy::FailWithState,
             false => RestartPolicy::Restart,
         };
-        let host = InstanceHost::start(shared, context, configuration, on_death)?;
-        self.bolt.host = Some(host);
-        Ok(())
+        let slot = &mut self.bolt.slot;
+        slot.start(shared, context, configuration, on_death)
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -287,8 +288,8 @@ impl Processor for ProcessBoltProcessor {
             return Err(unopened());
         };
         let waiting = inbox.batch::<TupleBatch>()?;
-        let ProcessBolt { host, sent, .. } = &mut *self.bolt;
-        let host = host.as_mut().ok_or_else(unopened)?;
+        let ProcessBolt { slot, sent, .. } = &mut *self.bolt;
+        let host = slot.host_mut()?;
         let mut has_sent = false;
         while !waiting.is_empty() && host.session().has_room() {
             let tuples = Tuples {
@@ -296,7 +297,7 @@ impl Processor for ProcessBoltProcessor {
                 origin,
             };
             let position = sent.next_position();
-            let mut writer = RowBatchWriter::default();
+            let mut writer = RowBatchWriter::reusing(host.take_buffer());
             for tuple in tuples.iter() {
                 let write_key = |out: &mut Vec<u8>| {
                     let places = key.key.as_deref()?;
@@ -321,7 +322,7 @@ impl Processor for ProcessBoltProcessor {
             let batch = EncodedBatch {
                 records,
                 position,
-                payload: writer.finish(),
+                payload: writer.finish().into(),
             };
             host.session_mut().push_batch(batch, &RowLayout);
             waiting.discard_front(records as usize);
@@ -355,14 +356,10 @@ impl Processor for ProcessBoltProcessor {
         self.made_progress = false;
         if self.keeps_state() {
             self.barrier = Some(epoch);
-            let ProcessBolt { host, state, .. } = &mut *self.bolt;
-            let host = host.as_mut().ok_or_else(unopened)?;
-            state.request(epoch, host.session_mut());
+            self.bolt.slot.host_mut()?.request_state(epoch);
         }
         self.turn(outbox)?;
-        let session = self.bolt.host()?.session();
-        let is_answered = session.is_empty() && !session.has_request();
-        if !is_answered || !self.flush(outbox)? {
+        if !self.is_answered()? || !self.flush(outbox)? {
             return Ok(self.waiting());
         }
         self.barrier = None;
@@ -375,25 +372,22 @@ impl Processor for ProcessBoltProcessor {
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.made_progress = false;
-        if self.bolt.host()?.has_ended() {
+        if self.bolt.slot.host()?.has_ended() {
             return Ok(Progress::DONE);
         }
         if !self.finish(outbox)? {
             return Ok(self.waiting());
         }
-        if self.bolt.host()?.has_ended() {
+        if self.bolt.slot.host()?.has_ended() {
             return Ok(Progress::DONE);
         }
         if self.keeps_state() && !self.is_final {
             self.is_final = true;
-            let ProcessBolt { host, state, .. } = &mut *self.bolt;
-            let host = host.as_mut().ok_or_else(unopened)?;
-            let last = Epoch(state.requested().0 + 1);
-            state.request(last, host.session_mut());
-            host.send();
+            self.bolt.slot.host_mut()?.request_last_state();
+            self.bolt.slot.host_mut()?.send();
             return Ok(Progress::MADE);
         }
-        let host = self.bolt.host()?;
+        let host = self.bolt.slot.host_mut()?;
         host.session_mut().stop();
         host.send();
         Ok(self.waiting())
@@ -408,7 +402,7 @@ impl Processor for ProcessBoltProcessor {
     }
 
     fn close(&mut self) {
-        if let Some(host) = &self.bolt.host {
+        if let Ok(host) = self.bolt.slot.host() {
             host.kill();
         }
     }

@@ -5,20 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Checkpointed, Clock, Epoch, Instance, Progress, RestoredState, Result, SnapshotRequest,
-    SnapshotWriter, StateShape,
-};
+use ardea_core::{Clock, Epoch, Result};
 use ardea_instance::protocol::{
-    ComponentConfiguration, EmitReader, FrameType, InstanceFrame, InstanceRole, SPOUT_IS_DONE,
-    Violation, write_message_outcomes,
+    ComponentConfiguration, EmitReader, FLAG_MORE, FrameType, InstanceFrame, InstanceRole,
+    SPOUT_IS_DONE, Violation,
 };
-use ardea_instance::{
-    HostEvent, InstanceHost, ProcessState, ReadyItem, RestartPolicy, RowLayout, SharedParts,
-};
+use ardea_instance::{HostEvent, InstanceSlot, ReadyItem, RestartPolicy, RowLayout, SharedParts};
 
 use super::json_tuple::ReceivedTuple;
-use super::{outputs_of, stream_at, unopened};
+use super::replays::Replays;
+use super::{check_stream, outputs_of};
 use crate::compile::SpoutWiring;
 use crate::context::ComponentContext;
 use crate::failure::{Failure, Outcome};
@@ -53,69 +49,60 @@ struct SpoutTuples {
 pub(super) struct ProcessSpout {
     shared: SharedParts,
     wiring: Arc<SpoutWiring>,
-    /// Present from `open` on.
-    host: Option<InstanceHost>,
+    /// The process, from `open` on.
+    slot: InstanceSlot,
     clock: Clock,
     keeps_state: bool,
-    state: ProcessState,
     received: VecDeque<SpoutTuples>,
     /// The maximum number of tuples that the present request may still bring.
     requested: u32,
     /// The earliest time of the next request.
     next_at: Duration,
     is_done: bool,
-    /// The number of failed messages since the latest request.
-    failures: u32,
+    replays: Replays,
     /// The number of the present process, from zero.
     process: u64,
     /// The process and the id there of each pending message.
     messages: HashMap<u64, (u64, u64)>,
     next_message: u64,
-    /// The number of the last state, once it was requested.
-    last_epoch: Option<Epoch>,
 }
 
 impl ProcessSpout {
-    pub(super) fn new(shared: SharedParts, wiring: &Arc<SpoutWiring>, instance: Instance) -> Self {
+    pub(super) fn new(shared: SharedParts, wiring: &Arc<SpoutWiring>) -> Self {
         ProcessSpout {
             shared,
             wiring: Arc::clone(wiring),
-            host: None,
+            slot: InstanceSlot::default(),
             clock: Clock::system(),
             keeps_state: false,
-            state: ProcessState::new(instance),
             received: VecDeque::new(),
             requested: 0,
             next_at: Duration::ZERO,
             is_done: false,
-            failures: 0,
+            replays: Replays::default(),
             process: 0,
             messages: HashMap::new(),
             next_message: 0,
-            last_epoch: None,
         }
-    }
-
-    fn host(&mut self) -> Result<&mut InstanceHost> {
-        self.host.as_mut().ok_or_else(unopened)
     }
 
     /// Takes what the process has sent.
     fn receive(&mut self) -> Result<()> {
         loop {
-            let event = self.host()?.next_event(&RowLayout)?;
+            let event = self.slot.host_mut()?.next_event(&RowLayout)?;
             let Some(event) = event else { return Ok(()) };
             match event {
                 HostEvent::Answered => self.take_answered()?,
                 HostEvent::Received(frame) if frame.head.kind == FrameType::Emit => {
                     let taken = self.on_emit(frame);
-                    let host = self.host.as_ref().ok_or_else(unopened)?;
+                    let host = self.slot.host()?;
                     taken.map_err(|violation| host.broken(violation))?;
                 }
                 HostEvent::Restarted => {
                     self.process += 1;
                     self.is_done = false;
                     self.next_at = Duration::ZERO;
+                    self.replays.on_restart();
                 }
                 HostEvent::Received(_) | HostEvent::Ended => {}
             }
@@ -124,17 +111,17 @@ impl ProcessSpout {
 
     /// Takes the state of a barrier, if it was received.
     fn take_answered(&mut self) -> Result<()> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
+        let host = self.slot.host_mut()?;
         while let Some(item) = host.session_mut().take_answered() {
             if let ReadyItem::State(epoch, payloads) = item {
-                let taken = self.state.replace(epoch, payloads);
-                taken.map_err(|violation| host.broken(violation))?;
+                host.take_state(epoch, payloads)?;
             }
         }
         Ok(())
     }
 
     fn on_emit(&mut self, frame: InstanceFrame) -> Result<(), Violation> {
+        let has_more = frame.head.has(FLAG_MORE);
         let payload = frame.payload;
         let mut reader = EmitReader::read(&payload)?;
         let count = reader.left();
@@ -157,16 +144,33 @@ impl ProcessSpout {
             let place = start..start + tuple.value.len();
             tuples.push_back(SpoutTuple { message, place });
         }
+        self.replays.on_tuples(count);
         let wait = reader.wait_millis()?;
-        self.is_done = wait == SPOUT_IS_DONE;
-        let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-        self.next_at = self.clock.now() + wait;
+        if wait < SPOUT_IS_DONE {
+            return Err(Violation::new(format!("an EMIT has the wait {wait}")));
+        }
+        if !has_more {
+            self.on_answer(wait);
+        }
         self.received.push_back(SpoutTuples {
             payload,
             tuples,
             process: self.process,
         });
         Ok(())
+    }
+
+    /// Completes an answer with this wait in milliseconds.
+    fn on_answer(&mut self, wait: i32) {
+        self.replays.on_answer(wait != 0);
+        // The process has more if a message failed after the request.
+        let has_replays = self.replays.left() > 0;
+        self.is_done = wait == SPOUT_IS_DONE && !has_replays;
+        let wait = match has_replays {
+            true => 0,
+            false => u64::try_from(wait).unwrap_or(0),
+        };
+        self.next_at = self.clock.now() + Duration::from_millis(wait);
     }
 
     /// Emits received tuples while there is room; returns true if all are emitted.
@@ -176,29 +180,19 @@ impl ProcessSpout {
                 self.received.pop_front();
                 continue;
             };
-            let host = self.host.as_ref().ok_or_else(unopened)?;
+            let host = self.slot.host()?;
             let document = part.payload.get(place).unwrap_or_default();
             let tuple = ReceivedTuple::read(document);
             let tuple = tuple.map_err(|reason| host.broken(Violation::new(reason)))?;
-            let stream = stream_at(&self.wiring.streams, tuple.stream);
-            let name = &stream.map_err(|violation| host.broken(violation))?.name;
-            let Some(message) = message else {
-                match tuple.target {
-                    Some(instance) => out.emit_direct(instance, name, &tuple)?,
-                    None => out.emit_to(name, &tuple)?,
-                }
-                if out.is_full() {
-                    return Ok(false);
-                }
-                continue;
-            };
-            let id = self.next_message;
-            self.next_message += 1;
-            self.messages.insert(id, (part.process, message));
-            match tuple.target {
-                Some(instance) => out.emit_direct_tracked(MessageId(id), instance, name, &tuple)?,
-                None => out.emit_tracked_to(MessageId(id), name, &tuple)?,
-            }
+            let checked = check_stream(&self.wiring.streams, tuple.stream);
+            checked.map_err(|violation| host.broken(violation))?;
+            let id = message.map(|message| {
+                let id = self.next_message;
+                self.next_message += 1;
+                self.messages.insert(id, (part.process, message));
+                MessageId(id)
+            });
+            out.emit_at(tuple.stream, tuple.target, id, &tuple)?;
             if out.is_full() {
                 return Ok(false);
             }
@@ -212,8 +206,9 @@ impl ProcessSpout {
         if !self.emit(out)? {
             return Ok(Next::More);
         }
-        if self.host()?.session().has_request() {
-            self.host()?.send();
+        let host = self.slot.host_mut()?;
+        if host.session().has_request() {
+            host.send();
             return Ok(Next::Wait(MAX_WAIT));
         }
         if self.is_done {
@@ -221,15 +216,15 @@ impl ProcessSpout {
         }
         let now = self.clock.now();
         if now < self.next_at {
-            self.host()?.send();
+            host.send();
             return Ok(Next::Wait(self.next_at - now));
         }
         let limit = limit.min(out.room()).clamp(1, MAX_REQUEST) as u32;
-        if self.host()?.session_mut().request_tuples(limit) {
+        if host.session_mut().request_tuples(limit) {
             self.requested = limit;
-            self.failures = 0;
+            self.replays.on_request();
         }
-        self.host()?.send();
+        host.send();
         Ok(Next::Wait(MAX_WAIT))
     }
 
@@ -243,9 +238,8 @@ impl ProcessSpout {
                 (sender == process).then_some((id, is_acked))
             })
             .collect();
-        if let Some(host) = self.host.as_mut().filter(|_| !outcomes.is_empty()) {
-            let payload = write_message_outcomes(&outcomes);
-            host.session_mut().push_message_outcomes(payload);
+        if let (Ok(host), false) = (self.slot.host_mut(), outcomes.is_empty()) {
+            host.session_mut().push_message_outcomes(&outcomes);
             host.send();
         }
     }
@@ -257,7 +251,7 @@ impl Spout for ProcessSpout {
     }
 
     fn state(&mut self) -> ComponentState<'_> {
-        ComponentState::Checkpointed(self)
+        ComponentState::Checkpointed(&mut self.slot)
     }
 
     fn open(&mut self, context: &ComponentContext) -> Outcome {
@@ -283,9 +277,9 @@ impl Spout for ProcessSpout {
             false => RestartPolicy::Restart,
         };
         let shared = self.shared.clone();
-        let host = InstanceHost::start(shared, context, configuration, on_death);
-        self.host = Some(host.map_err(Failure::of_the_job)?);
-        Ok(())
+        let slot = &mut self.slot;
+        let started = slot.start(shared, context, configuration, on_death);
+        started.map_err(Failure::of_the_job)
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
@@ -298,12 +292,12 @@ impl Spout for ProcessSpout {
 
     fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
         self.receive().map_err(Failure::of_the_job)?;
-        let has_request = self.host()?.session().has_request();
-        if self.failures == 0 && !has_request {
+        let has_request = self.slot.host()?.session().has_request();
+        if self.replays.left() == 0 && !has_request {
             let is_emitted = self.emit(out).map_err(Failure::of_the_job)?;
             return Ok(if is_emitted { Next::Done } else { Next::More });
         }
-        let limit = self.failures as usize;
+        let limit = self.replays.left() as usize;
         self.turn(limit, out).map_err(Failure::of_the_job)
     }
 
@@ -316,28 +310,24 @@ impl Spout for ProcessSpout {
         if !self.emit(out).map_err(Failure::of_the_job)? {
             return Ok(false);
         }
-        let ProcessSpout {
-            host,
-            state,
-            last_epoch,
-            ..
-        } = self;
-        let host = host.as_mut().ok_or_else(unopened)?;
+        let host = self.slot.host_mut()?;
         if host.session().has_request() {
             return Ok(false);
         }
         if !self.keeps_state {
             return Ok(true);
         }
-        let epoch = epoch.unwrap_or_else(|| {
-            let next = Epoch(state.requested().0 + 1);
-            *last_epoch.get_or_insert(next)
-        });
-        state.request(epoch, host.session_mut());
+        let epoch = match epoch {
+            Some(epoch) => {
+                host.request_state(epoch);
+                epoch
+            }
+            None => host.request_last_state(),
+        };
         host.send();
         // An instance without state answers at once.
         self.take_answered().map_err(Failure::of_the_job)?;
-        Ok(self.state.has(epoch))
+        Ok(self.slot.host()?.has_state(epoch))
     }
 
     fn ack(&mut self, message: MessageId) {
@@ -349,50 +339,15 @@ impl Spout for ProcessSpout {
     }
 
     fn fail(&mut self, message: MessageId) {
-        self.failures += 1;
+        self.replays.on_failure();
         self.is_done = false;
         self.next_at = Duration::ZERO;
         self.report(std::iter::once((message, false)));
     }
 
     fn close(&mut self) {
-        if let Some(host) = self.host.take() {
+        if let Some(host) = self.slot.take() {
             host.stop_detached();
         }
-    }
-}
-
-impl Checkpointed for ProcessSpout {
-    fn states(&mut self) -> Vec<StateShape> {
-        Vec::new()
-    }
-
-    fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
-        // The next snapshot needs another state.
-        self.last_epoch = None;
-        self.state.take_snapshot(snapshot)
-    }
-
-    fn write_snapshot(&mut self, writer: &mut SnapshotWriter<'_>) -> Result<Progress> {
-        self.state.write(writer)
-    }
-
-    fn restore(&mut self, entries: &mut RestoredState<'_>) -> Result<()> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        self.state.restore(entries, host.session_mut())
-    }
-
-    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        self.state.on_restored(epoch, host.session_mut());
-        Ok(Progress::DONE)
-    }
-
-    fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.state.commit(epoch);
-        let host = self.host.as_mut().ok_or_else(unopened)?;
-        host.session_mut().push_commit(epoch);
-        host.send();
-        Ok(Progress::DONE)
     }
 }

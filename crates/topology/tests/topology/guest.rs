@@ -2,8 +2,8 @@
 //! environment.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{abort, exit};
 
@@ -60,9 +60,37 @@ struct Guest {
     held: Vec<(PendingRow, i64)>,
     /// A file that exists if the process has died before.
     once: Option<PathBuf>,
+    /// The socket at which the test decides about this process.
+    gate: Option<PathBuf>,
+    /// The number of calls until the process stops at the gate; `None` if it does not.
+    calls_to_gate: Option<u32>,
 }
 
 impl Guest {
+    /// Waits until the test closes its connection to this process, or kills this process.
+    fn stop_at_gate(&self) {
+        if let Some(mut test) = self
+            .gate
+            .as_ref()
+            .and_then(|it| UnixStream::connect(it).ok())
+        {
+            // The test has ended if it fails.
+            let _ = writeln!(test, "{}", std::process::id());
+            let _ = test.read_to_end(&mut Vec::new());
+        }
+    }
+
+    /// Counts a call towards the stop at the gate.
+    fn count_call(&mut self) {
+        if let Some(calls) = &mut self.calls_to_gate {
+            *calls -= 1;
+            if *calls == 0 {
+                self.calls_to_gate = None;
+                self.stop_at_gate();
+            }
+        }
+    }
+
     /// Emits the sum of all held numbers, anchored to them, and acks them.
     fn release(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
         if self.held.is_empty() {
@@ -112,7 +140,7 @@ impl Guest {
                 emit(NOT_ANCHORED, json!([0, number]))?;
             }
             ("abort", BAD) => abort(),
-            ("fail row", BAD) => results.fail(row, "13 is unlucky"),
+            ("fail row", BAD) => results.fail(row, "13 is unlucky")?,
             ("wrong stream", BAD) => emit(row, json!([7, 1]))?,
             ("wrong width", BAD) => emit(row, json!([0, 1, 2]))?,
             ("garbage", BAD) => results.emit(row, Timestamp::MIN, b"[0,")?,
@@ -129,7 +157,7 @@ impl Guest {
 impl GuestInstance for Guest {
     fn hello(&self) -> GuestHello {
         let roles = match self.behaviour.as_str() {
-            "numbers" | "too many" => "spout",
+            "numbers" | "too many" | "wrong wait" => "spout",
             _ => "bolt",
         };
         GuestHello {
@@ -149,14 +177,14 @@ impl GuestInstance for Guest {
         self.next = u64::from(self.instance);
         self.end = parameters["end"].as_u64().unwrap_or(0);
         self.once = parameters["once"].as_str().map(PathBuf::from);
-        if let Some(file) = parameters["pids"].as_str() {
-            let mut file = OpenOptions::new().append(true).create(true).open(file)?;
-            writeln!(file, "{}", std::process::id())?;
-        }
+        self.gate = parameters["gate"].as_str().map(PathBuf::from);
+        // An instance with state stops after a commit.
+        self.calls_to_gate = (!self.hello().state && self.behaviour != "tick").then_some(3);
         Ok(())
     }
 
     fn process(&mut self, batch: &[u8], results: &mut GuestResults<'_>) -> Result<(), GuestError> {
+        self.count_call();
         let mut records = RowRecords::read(batch)?;
         let mut row = 0;
         while let Some(record) = records.next_record()? {
@@ -169,6 +197,10 @@ impl GuestInstance for Guest {
     }
 
     fn next(&mut self, limit: u32, out: &mut GuestEmits<'_>) -> Result<i32, GuestError> {
+        self.count_call();
+        if self.behaviour == "wrong wait" {
+            return Ok(SPOUT_IS_DONE - 1);
+        }
         if self.behaviour == "too many" {
             for number in 0..=u64::from(limit) {
                 out.emit_tracked(number, b"[0,1]")?;
@@ -199,6 +231,11 @@ impl GuestInstance for Guest {
         Ok(())
     }
 
+    fn on_commit(&mut self, _: u64) -> Result<(), GuestError> {
+        self.calls_to_gate = Some(2);
+        Ok(())
+    }
+
     fn on_tick(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
         if let Some(once) = self.once.as_ref().filter(|it| !it.exists())
             && !self.held.is_empty()
@@ -208,6 +245,10 @@ impl GuestInstance for Guest {
         }
         match self.behaviour.as_str() {
             "hold" => self.release(out),
+            "tick" => {
+                self.stop_at_gate();
+                out.emit(&[], b"[0,1]")
+            }
             "acks nothing" => {
                 let held = PendingRow { batch: 7, row: 7 };
                 out.settle(&[TupleAck {

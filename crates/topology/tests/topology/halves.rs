@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ardea_core::{
     Chunk, Inbox, Instance, InstanceContext, JobSignals, Ordinal, Outbox, OutboxRuntime, Processor,
-    Progress, VertexId, Waker,
+    Progress, VertexId, Waker, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_topology::Topology;
@@ -142,6 +142,18 @@ impl Process {
 impl Driven {
     pub fn complete(&mut self) -> Progress {
         self.processor.complete(&mut self.outbox).unwrap()
+    }
+
+    pub fn wake(&mut self) {
+        self.processor.on_wake(&mut self.outbox).unwrap();
+    }
+
+    pub fn end_input(&mut self) -> Progress {
+        let end = Watermark::END;
+        let ended = self.processor.on_watermark(end, &mut self.outbox);
+        // The marker would hold back later chunks.
+        self.make_room();
+        ended.unwrap()
     }
 
     fn make_room(&mut self) {

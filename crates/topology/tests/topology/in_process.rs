@@ -1,9 +1,10 @@
 //! Spouts and bolts in processes of their own: results, acks, guarantees and failures.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -17,51 +18,57 @@ use ardea_topology::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::guest::{BAD, command};
-use crate::parts::{Arrivals, Numbers, Seen, each, emitting, node, notes, run};
+use crate::halves::Process;
+use crate::parts::{Arrivals, Numbers, Seen, each, emitting, node, notes, run, until};
 use crate::reliability::tracked;
 
 /// The counts by word.
 type Counts = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// Kills the newest process that has written its id to `pids`, some times; returns the number.
-fn kill_newest(pids: &Path, times: usize, is_over: &AtomicBool) -> usize {
-    let (mut kills, mut last) = (0, None);
-    while !is_over.load(Ordering::Acquire) && kills < times {
-        thread::park_timeout(Duration::from_millis(150));
-        let lines = fs::read_to_string(pids).unwrap_or_default();
-        let newest = lines.lines().last().and_then(|line| line.parse().ok());
-        let newest = newest.and_then(Pid::from_raw);
-        if newest != last
-            && let Some(process) = newest
-            && kill_process(process, Signal::KILL).is_ok()
-        {
-            (kills, last) = (kills + 1, newest);
+/// The text in place of a process id after the end of a job.
+const OVER: &str = "over";
+
+/// Kills the first processes that stop at the gate, and lets the others continue; returns the number
+/// of kills.
+fn guard_gate(gate: &UnixListener, times: usize) -> usize {
+    let mut kills = 0;
+    for process in gate.incoming() {
+        let (mut process, mut line) = (BufReader::new(process.unwrap()), String::new());
+        process.read_line(&mut line).unwrap();
+        if line.trim() == OVER {
+            break;
         }
+        // The host may have killed it before.
+        let id = line.trim().parse().ok().and_then(Pid::from_raw);
+        let must_die = id.filter(|_| kills < times);
+        kills += usize::from(must_die.is_some_and(|id| kill_process(id, Signal::KILL).is_ok()));
     }
     kills
 }
 
-/// Sets a flag when it is dropped.
-struct SetOnDrop<'a>(&'a AtomicBool);
+/// Ends the guard of a gate when it is dropped.
+struct EndOnDrop<'a>(&'a Path);
 
-impl Drop for SetOnDrop<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        let guard = UnixStream::connect(self.0);
+        guard.unwrap().write_all(OVER.as_bytes()).unwrap();
     }
 }
 
-/// Runs `job` while its processes are killed; returns its outcome and the number of kills.
+/// Runs `job` while its processes are killed; returns its outcome and the number of kills. `job`
+/// gets the path of the gate.
 fn run_killed<R>(times: usize, job: impl FnOnce(&str) -> R) -> (R, usize) {
     let folder = tempfile::tempdir().unwrap();
-    let pids = folder.path().join("pids");
-    let is_over = AtomicBool::new(false);
+    let path = folder.path().join("gate");
+    let gate = UnixListener::bind(&path).unwrap();
     thread::scope(|scope| {
-        let killer = scope.spawn(|| kill_newest(&pids, times, &is_over));
+        let guard = scope.spawn(|| guard_gate(&gate, times));
         let outcome = {
-            let _over = SetOnDrop(&is_over);
-            job(&pids.display().to_string())
+            let _over = EndOnDrop(&path);
+            job(&path.display().to_string())
         };
-        (outcome, killer.join().unwrap())
+        (outcome, guard.join().unwrap())
     })
 }
 
@@ -139,15 +146,15 @@ fn a_word_count_with_a_bolt_in_a_process_equals_that_in_rust() {
 fn a_word_count_is_equal_while_the_process_of_a_bolt_is_killed() {
     let expected = word_count(Reliability::AtLeastOnce, &Arc::default(), split_in_rust);
     let seen = Arc::default();
-    let (counts, kills) = run_killed(3, |pids| {
+    let (counts, kills) = run_killed(3, |gate| {
         word_count(Reliability::AtLeastOnce, &seen, |builder| {
-            let command = command("split").parameter("pids", pids).batch_bytes(2_000);
+            let command = command("split").parameter("gate", gate).batch_bytes(2_000);
             let words = Outputs::fields(["word"]);
             let split = builder.bolt_in_process("split", 1, command, words);
             split.shuffle("lines");
         })
     });
-    assert!(kills > 0, "no process was killed");
+    assert_eq!(kills, 3);
     assert!(counts == expected);
     assert_eq!(seen.lock().unwrap().acked.len(), 20_000);
 }
@@ -248,7 +255,7 @@ fn a_tuple_that_has_killed_its_process_fails_at_each_replay() {
     through(&mut builder, "abort", false);
     let node = node();
     let running = builder.build().unwrap().submit(&node).unwrap();
-    crate::parts::until("the tuple fails again and again", || {
+    until("the tuple fails again and again", || {
         running.job().dead_letters().count() >= 5
     });
     running.job().cancel();
@@ -317,7 +324,7 @@ fn a_tuple_that_is_never_acked_times_out() {
     through(&mut builder, "never acks", false);
     let node = node();
     let running = builder.build().unwrap().submit(&node).unwrap();
-    crate::parts::until("the message times out", || {
+    until("the message times out", || {
         running.spouts()[0].timed_out >= 1 && seen.lock().unwrap().acked.len() >= 99
     });
     running.job().cancel();
@@ -359,16 +366,68 @@ fn answers_that_break_the_protocol_fail_the_job_and_name_the_fault() {
 }
 
 #[test]
-fn a_spout_that_emits_more_than_requested_fails_the_job() {
-    let mut builder = TopologyBuilder::new("too many");
-    let outputs = Outputs::fields(["number"]);
-    builder.spout_in_process("numbers", 1, command("too many"), outputs);
+fn answers_of_a_spout_that_break_the_protocol_fail_the_job() {
+    for (behaviour, reason) in [("too many", "were requested"), ("wrong wait", "wait -2")] {
+        let mut builder = TopologyBuilder::new(behaviour);
+        let outputs = Outputs::fields(["number"]);
+        builder.spout_in_process("numbers", 1, command(behaviour), outputs);
+        builder
+            .bolt("sink", 1, || each(|_, _, _| Ok(())))
+            .shuffle("numbers");
+        let error = builder.build().unwrap().run().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InstanceProcessFailed, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn output_of_a_tick_at_the_end_is_emitted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gate");
+    let gate = UnixListener::bind(&path).unwrap();
+    gate.set_nonblocking(true).unwrap();
+    let mut builder = TopologyBuilder::new("tick");
+    builder.spout("numbers", 1, || Numbers::untracked(1));
+    let command = command("tick").parameter("gate", path.display().to_string());
+    builder
+        .bolt_in_process("bolt", 1, command, Outputs::fields(["number"]))
+        .shuffle("numbers")
+        .tick_every(Duration::from_nanos(1));
     builder
         .bolt("sink", 1, || each(|_, _, _| Ok(())))
+        .shuffle("bolt");
+    let process = Process::of(&builder.build().unwrap());
+    let mut bolt = process.start("bolt", 0, |_| {});
+    until("the process has finished", || bolt.end_input().done);
+    let mut ticking = None;
+    until("the process handles a tick", || {
+        bolt.wake();
+        ticking = gate.accept().ok();
+        ticking.is_some()
+    });
+    assert!(!bolt.complete().done);
+    drop(ticking);
+    until("the process has ended", || bolt.complete().done);
+    let tuples = process.encode("bolt", &mut bolt);
+    assert_eq!(tuples.iter().map(|(count, _)| count).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_bolt_without_state_that_holds_tuples_is_refused_under_a_guarantee() {
+    let mut builder = TopologyBuilder::new("held");
+    let numbers = command("numbers").parameter("end", 1_000);
+    let fields = Outputs::fields(["number", "key"]);
+    builder.spout_in_process("numbers", 1, numbers, fields);
+    let fields = Outputs::fields(["number"]);
+    builder
+        .bolt_in_process("bolt", 1, command("hold until the end"), fields)
         .shuffle("numbers");
-    let error = builder.build().unwrap().run().unwrap_err();
-    assert_eq!(error.code(), ErrorCode::InstanceProcessFailed, "{error}");
-    assert!(error.to_string().contains("were requested"), "{error}");
+    let tolerance = FaultTolerance::in_memory().guarantee(Guarantee::ExactlyOnce);
+    let topology = builder.build().unwrap();
+    let outcome = topology.run_fault_tolerant(&tolerance).map(|it| it.end);
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob, "{error}");
+    assert!(error.to_string().contains("has no state"), "{error}");
 }
 
 /// Stores the last count of each word; restores need no state of it.
@@ -388,18 +447,18 @@ impl Bolt for LastCounts {
 }
 
 /// A spout and a bolt with state, both in processes.
-fn stateful(counts: &Counts, end: u64, pids: &str) -> Result<Topology> {
+fn stateful(counts: &Counts, end: u64, gate: &str) -> Result<Topology> {
     let mut builder = TopologyBuilder::new("stateful");
     let numbers = command("numbers")
         .parameter("end", end)
-        .parameter("pids", pids);
+        .parameter("gate", gate);
     let fields = Outputs::fields(["number", "key"]);
     builder.spout_in_process("numbers", 1, numbers, fields);
     let pass = || Outputs::fields(["key"]);
     builder
         .bolt("pass", 1, move || Pass(pass()))
         .shuffle("numbers");
-    let count = command("count").parameter("pids", pids).batch_bytes(1_000);
+    let count = command("count").parameter("gate", gate).batch_bytes(1_000);
     let fields = Outputs::fields(["key", "count"]);
     builder
         .bolt_in_process("count", 2, count, fields)
@@ -437,13 +496,13 @@ fn counts_are_exact_while_processes_of_spouts_and_bolts_are_killed() {
     const END: u64 = 40_000;
     let counts = Counts::default();
     let state = tempfile::tempdir().unwrap();
-    let (end, kills) = run_killed(4, |pids| {
+    let (end, kills) = run_killed(4, |gate| {
         let tolerance = FaultTolerance::in_folder(state.path())
             .guarantee(Guarantee::ExactlyOnce)
             .every(Duration::from_millis(40))
             .pause(Duration::ZERO)
             .attempts(1_000);
-        let topology = stateful(&counts, END, pids).unwrap();
+        let topology = stateful(&counts, END, gate).unwrap();
         topology.run_fault_tolerant(&tolerance).map(|it| it.end)
     });
     assert_eq!(end.unwrap(), JobEnd::Completed);

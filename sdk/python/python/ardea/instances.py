@@ -90,6 +90,10 @@ class ProtocolError(Exception):
     """A frame of the host that does not follow the protocol."""
 
 
+class HostGone(Exception):
+    """The end of the connection: the host has ended."""
+
+
 class Connection:
     """The connection of an instance to its host, with blocking reads and writes."""
 
@@ -109,10 +113,13 @@ class Connection:
     def send(
         self, kind: FrameType, payload: bytes = b"", *, sequence: int = 0, flags: int = 0
     ) -> None:
-        """Sends a frame."""
+        """Sends a frame. Raises ``HostGone`` if the host has ended."""
         if len(payload) > _MAX_BYTES:
             raise ValueError(f"{kind.name} with {len(payload)} bytes exceeds {_MAX_BYTES} bytes")
-        self._socket.sendall(_HEAD.pack(len(payload), kind, flags, 0, sequence) + payload)
+        try:
+            self._socket.sendall(_HEAD.pack(len(payload), kind, flags, 0, sequence) + payload)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise HostGone(str(error)) from error
 
     def send_json(self, kind: FrameType, document: Dict[str, Any]) -> None:
         """Sends a frame with a JSON document."""

@@ -1,4 +1,5 @@
-//! `ardea bench wordcount`: one measurement, or with `--sweep` a series of them and a table.
+//! `ardea bench wordcount`: one measurement, with `--sweep` a series of them and a table, or with
+//! `--ablation` the share of each optimization.
 
 use std::io::{self, IsTerminal};
 
@@ -15,7 +16,7 @@ use crate::stdout;
 
 /// The options of this benchmark; each result contains their values.
 #[derive(clap::Args, Debug)]
-#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep"]).multiple(true)))]
+#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep", "ablation", "copy"]).multiple(true)))]
 pub struct WordcountBenchArgs {
     #[command(flatten)]
     bench: BenchArgs<WordcountParams>,
@@ -29,11 +30,24 @@ pub struct WordcountBenchArgs {
     /// Measure each number of spouts of a sweep both without and with acks
     #[arg(long, requires = "sweep", conflicts_with = "acks")]
     both: bool,
+    /// Run the bolts in processes, and turn off each optimization of the transfer in turn, without
+    /// and with acks
+    #[arg(long, conflicts_with_all = ["rate", "acks", "sweep", "repeat"])]
+    ablation: bool,
+    /// Run as the process of a bolt (internal)
+    #[arg(long, hide = true)]
+    copy: bool,
 }
 
 /// Runs the benchmark.
 pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> {
     let params = &args.bench.params;
+    if args.copy {
+        return Ok(wordcount::run_bolt()?);
+    }
+    if args.ablation {
+        return run_ablation(params, context);
+    }
     if args.sweep.is_empty() {
         return args.bench.run(context);
     }
@@ -46,6 +60,22 @@ pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> 
         parallelisms: args.sweep.clone(),
     };
     run_sweep(&sweep, params.rate.is_none() && !args.max, context)
+}
+
+/// Prints one JSON object per combination of optimizations; progress goes to standard error.
+fn run_ablation(params: &WordcountParams, context: &Context) -> Result<(), Failure> {
+    let mut printed = Ok(());
+    let mut progress = |text: &str| {
+        if !context.quiet {
+            print_error(&format!("{text}\n"));
+        }
+    };
+    wordcount::ablation(params, &mut progress, &mut |report| {
+        if printed.is_ok() {
+            printed = stdout::print_json(&report.to_json());
+        }
+    })?;
+    printed
 }
 
 /// The measurements of one number of spouts.

@@ -7,13 +7,12 @@ use ardea_instance::protocol::{
 };
 use ardea_instance::{BatchLayout, EncodedBatch, HostEvent, ReadyItem, RowLayout};
 
-use super::{ProcessBolt, ProcessBoltProcessor};
+use super::{ProcessBolt, ProcessBoltProcessor, unopened};
 use crate::collector::{Collector, PendingTuple};
-use crate::emitter::StreamPlan;
 use crate::failure::{Failure, Outcome};
+use crate::process::check_stream;
 use crate::process::json_tuple::ReceivedTuple;
 use crate::process::rows::SentTuple;
-use crate::process::{stream_at, unopened};
 use crate::tuple::Origin;
 
 /// The maximum number of tuples that an instance holds.
@@ -44,7 +43,7 @@ impl ProcessBoltProcessor {
     /// Takes answered items, and tuples that are not sent any more.
     pub(super) fn take_answered(&mut self) -> Result<()> {
         loop {
-            let item = self.bolt.host()?.session_mut().take_answered();
+            let item = self.bolt.slot.host_mut()?.session_mut().take_answered();
             let Some(item) = item else { return Ok(()) };
             self.on_item(item)?;
         }
@@ -56,17 +55,18 @@ impl ProcessBoltProcessor {
                 sequence,
                 batch,
                 payloads,
-            } => self.on_results(sequence, &batch, &payloads),
+            } => {
+                self.on_results(sequence, &batch, &payloads)?;
+                self.bolt.slot.host_mut()?.recycle(batch);
+                Ok(())
+            }
             ReadyItem::Poisoned(batch) => {
                 let deaths = self.shared.suspects.deaths(&batch);
                 let reason = format!("its process died {deaths} times while it had this tuple");
                 self.settle(0, &batch, &[RowOutcome::Failed(reason)])
             }
             ReadyItem::State(epoch, payloads) => {
-                let bolt = &mut *self.bolt;
-                let host = bolt.host.as_ref().ok_or_else(unopened)?;
-                let taken = bolt.state.replace(epoch, payloads);
-                taken.map_err(|violation| host.broken(violation))
+                self.bolt.slot.host_mut()?.take_state(epoch, payloads)
             }
             ReadyItem::Watermark(..) | ReadyItem::Marker(_) => Ok(()),
         }
@@ -80,7 +80,7 @@ impl ProcessBoltProcessor {
         payloads: &[Vec<u8>],
     ) -> Result<()> {
         let bolt = &mut *self.bolt;
-        let host = bolt.host.as_ref().ok_or_else(unopened)?;
+        let host = bolt.slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
         let streams = &self.wiring.streams;
         let mut outcomes = vec![RowOutcome::Acked; batch.records as usize];
@@ -95,9 +95,9 @@ impl ProcessBoltProcessor {
                     let anchor = sent.get(position).filter(|_| is_anchored);
                     match ReceivedTuple::read(output.value) {
                         Ok(tuple) => {
-                            let stream = stream_at(streams, tuple.stream);
-                            let stream = stream.map_err(|violation| host.broken(violation))?;
-                            emit(out, anchor, stream, &tuple)?;
+                            let checked = check_stream(streams, tuple.stream);
+                            checked.map_err(|violation| host.broken(violation))?;
+                            emit(out, anchor, &tuple)?;
                         }
                         Err(reason) if is_anchored => {
                             outcomes[output.row as usize] = RowOutcome::Failed(reason);
@@ -128,7 +128,8 @@ impl ProcessBoltProcessor {
         batch: &EncodedBatch,
         outcomes: &[RowOutcome],
     ) -> Result<()> {
-        let ProcessBolt { sent, held, .. } = &mut *self.bolt;
+        let ProcessBolt { slot, sent, held } = &mut *self.bolt;
+        let host = slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
         let origins = &self.origins;
         let rows = sent.take(batch.position, batch.records);
@@ -153,6 +154,16 @@ impl ProcessBoltProcessor {
             }
             Ok(())
         })?;
+        let has_state = host.session().guest().is_some_and(|guest| guest.state);
+        if !held.is_empty() && !has_state && running.context.guarantee.keeps_state() {
+            let what = format!(
+                "the process `{}` holds tuples and has no state, so a restart of the job would lose them",
+                self.shared.command
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint(
+                "ack the tuples at once, keep what is held in the state, or run the job without a guarantee",
+            ));
+        }
         if held.len() > MAX_HELD {
             let what = format!(
                 "the process `{}` holds too many tuples",
@@ -166,8 +177,8 @@ impl ProcessBoltProcessor {
 
     /// Emits tuples that the process emits outside of a batch.
     fn on_emit(&mut self, frame: &InstanceFrame) -> Result<()> {
-        let ProcessBolt { host, held, .. } = &mut *self.bolt;
-        let host = host.as_ref().ok_or_else(unopened)?;
+        let ProcessBolt { slot, held, .. } = &mut *self.bolt;
+        let host = slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
         let streams = &self.wiring.streams;
         running.collect(|out| {
@@ -179,15 +190,15 @@ impl ProcessBoltProcessor {
                     let anchors = anchors.map(|row| held.get(row).ok_or_else(|| not_held(*row)));
                     let anchors = anchors.collect::<Result<Vec<_>, _>>()?;
                     let tuple = ReceivedTuple::read(tuple.value).map_err(Violation::new)?;
-                    let stream = stream_at(streams, tuple.stream)?;
-                    tuples.push((anchors, stream, tuple));
+                    check_stream(streams, tuple.stream)?;
+                    tuples.push((anchors, tuple));
                 }
                 reader.wait_millis()?;
                 Ok(tuples)
             };
             let tuples = read().map_err(|violation| host.broken(violation))?;
-            for (anchors, stream, tuple) in tuples {
-                emit(out, anchors, stream, &tuple)?;
+            for (anchors, tuple) in tuples {
+                emit(out, anchors, &tuple)?;
             }
             Ok(())
         })
@@ -195,8 +206,8 @@ impl ProcessBoltProcessor {
 
     /// Acks and fails held tuples.
     fn on_acks(&mut self, frame: &InstanceFrame) -> Result<()> {
-        let ProcessBolt { host, held, .. } = &mut *self.bolt;
-        let host = host.as_ref().ok_or_else(unopened)?;
+        let ProcessBolt { slot, held, .. } = &mut *self.bolt;
+        let host = slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
         let acks = read_tuple_acks(&frame.payload);
         let acks = acks.map_err(|violation| host.broken(violation))?;
@@ -230,15 +241,10 @@ impl ProcessBoltProcessor {
 fn emit<'h>(
     out: &mut Collector<'_>,
     anchors: impl IntoIterator<Item = &'h PendingTuple>,
-    stream: &StreamPlan,
     tuple: &ReceivedTuple,
 ) -> Result<()> {
     let emitted = out.tied_to(anchors, |out| {
-        match tuple.target {
-            Some(instance) => out.emit_direct(instance, &stream.name, tuple)?,
-            None => out.emit_to(&stream.name, tuple)?,
-        }
-        Ok(())
+        Ok(out.emit_at(tuple.stream, tuple.target, tuple)?)
     });
     emitted.map_err(|failure| failure.into_error("a tuple of a process could not be emitted"))
 }

@@ -31,6 +31,9 @@ _COUNT = struct.Struct("<I")
 
 _SETTLED = "a tuple was acked or failed before"
 
+#: The most bytes of the reason of a failure.
+_REASON_BYTES = 64 << 10
+
 _MESSAGES = range(1 << 64)
 
 
@@ -149,12 +152,14 @@ class SpoutCollector:
 class HeldTuple:
     """A tuple that is neither acked nor failed until it is passed to ``ack`` or ``fail``."""
 
-    __slots__ = ("address", "is_settled")
+    __slots__ = ("address", "is_anchor", "is_settled")
 
     def __init__(self, address: TupleAddress) -> None:
         #: The address of the tuple. Internal.
         self.address = address
         self.is_settled = False
+        #: True if output is anchored to the tuple. Internal.
+        self.is_anchor = False
 
 
 class Collector:
@@ -168,7 +173,8 @@ class Collector:
         self._streams = streams
         self._connection = connection
         self._emitted = EmittedTuples(connection)
-        self._outcomes = CountedList()
+        #: The acks and failures of held tuples that are not sent yet.
+        self._outcomes: Dict[TupleAddress, bytes] = {}
         self._results = CountedList()
         self._failures = CountedList()
         self._held: Dict[int, HeldTuple] = {}
@@ -208,6 +214,8 @@ class Collector:
         tuples = [held] if isinstance(held, HeldTuple) else list(held)
         if any(each.is_settled for each in tuples):
             raise ValueError(_SETTLED)
+        for each in tuples:
+            each.is_anchor = True
         before = self._anchors
         addresses = [_TUPLE_ANCHOR.pack(*each.address) for each in tuples]
         self._anchors = _COUNT.pack(len(addresses)) + b"".join(addresses)
@@ -221,7 +229,7 @@ class Collector:
             raise ValueError(_SETTLED)
         held.is_settled = True
         outcome = _ADDRESS_AND_OUTCOME.pack(*held.address, is_acked)
-        self._outcomes.add(outcome, _text(reason))
+        self._outcomes[held.address] = outcome + _text(reason)
 
     def _add(self, stream: Optional[str], instance: Optional[int], values: Sequence[Any]) -> None:
         document = sized(self._streams.document(stream, instance, values))
@@ -231,8 +239,7 @@ class Collector:
             self._emitted.add(_NO_ANCHORS, document)
         else:
             self._results.add(_ROW_AND_TIME.pack(self._row, NO_TIME), document)
-            if self._results.byte_count >= PART_BYTES:
-                self._send_results(MORE)
+            self._send_large_results()
 
     # For the engine
 
@@ -249,12 +256,24 @@ class Collector:
     def end_tuple(self, failure: Optional[str]) -> None:
         """Ends the processing of a tuple. A failed one is not held."""
         if failure is not None and self._row is not None:
-            self._failures.add(_COUNT.pack(self._row), _text(failure))
-            held = self._held.pop(self._row, None)
-            if held is not None:
-                held.is_settled = True
+            self._fail_row(self._row, failure)
         self._row = None
         self._anchors = None
+
+    def _fail_row(self, row: int, failure: str) -> None:
+        held = self._held.get(row)
+        if held is not None:
+            # An ack before the exception does not count.
+            self._outcomes.pop(held.address, None)
+            held.is_settled = False
+            if held.is_anchor:
+                # It fails after the output that is anchored to it.
+                self.fail(held, failure)
+                return
+            held.is_settled = True
+            del self._held[row]
+        self._failures.add(_COUNT.pack(row), _text(failure))
+        self._send_large_results()
 
     def end_batch(self) -> None:
         """Sends the answer to a batch."""
@@ -276,21 +295,32 @@ class Collector:
         self._emitted.end_if_any(flags=MORE)
         self._send_outcomes()
 
+    def _send_large_results(self) -> None:
+        """Sends a part of the answer if it is large."""
+        if self._results.byte_count + self._failures.byte_count >= PART_BYTES:
+            self._send_results(MORE)
+
     def _send_results(self, flags: int) -> None:
         held = CountedList()
-        failures = CountedList()
         if flags != MORE:
             for row in self._held:
                 held.add(_COUNT.pack(row))
             self._held = {}
-            failures, self._failures = self._failures, failures
-        payload = self._results.take() + failures.take() + held.take()
+        payload = self._results.take() + self._failures.take() + held.take()
         self._connection.send(FrameType.RESULT, payload, sequence=self._sequence, flags=flags)
 
     def _send_outcomes(self) -> None:
-        if self._outcomes.count:
-            self._connection.send(FrameType.ACKS, self._outcomes.take())
+        outcomes, self._outcomes = self._outcomes, {}
+        part = CountedList()
+        for outcome in outcomes.values():
+            part.add(outcome)
+            if part.byte_count >= PART_BYTES:
+                self._connection.send(FrameType.ACKS, part.take())
+        if part.count:
+            self._connection.send(FrameType.ACKS, part.take())
 
 
 def _text(text: str) -> bytes:
-    return sized(text.encode("utf-8", "replace"))
+    """Returns the reason of a failure with its length."""
+    encoded = text.encode("utf-8", "replace")[:_REASON_BYTES]
+    return sized(encoded.decode("utf-8", "ignore").encode())

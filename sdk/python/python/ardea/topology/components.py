@@ -153,5 +153,4 @@ def description_of(component: type) -> Dict[str, Any]:
     return {
         "kind": "spout" if issubclass(component, Spout) else "bolt",
         "outputs": [stream._asdict() for stream in outputs_of(component)],
-        "state": component.has_state,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from typing import Any, Dict, List, Optional, Type
@@ -14,6 +15,7 @@ from ..instances import (
     Connection,
     Frame,
     FrameType,
+    HostGone,
     PayloadReader,
     ProtocolError,
     first_partition,
@@ -45,7 +47,6 @@ class ServedComponent:
     """An instance of a component, and its connection to the host."""
 
     role = ""
-    wants_watermarks = False
 
     def __init__(self, component: Type[Any], connection: Connection) -> None:
         self._class = component
@@ -68,11 +69,12 @@ class ServedComponent:
                     return True
                 self._handle(frame)
                 metrics.send_if_due(connection)
-        except (BrokenPipeError, ConnectionResetError):
+        except HostGone:
             return True
         except Exception as error:
             traceback.print_exc()
-            connection.send_json(FrameType.ERROR, _failure(error))
+            with contextlib.suppress(HostGone):
+                connection.send_json(FrameType.ERROR, _failure(error))
             return False
 
     def _hello(self) -> Dict[str, Any]:
@@ -82,7 +84,6 @@ class ServedComponent:
             "formats": ["json"],
             "roles": [self.role],
             "state": bool(self._class.has_state),
-            "watermarks": self.wants_watermarks,
         }
 
     def _handle(self, frame: Frame) -> None:
@@ -190,7 +191,6 @@ class ServedBolt(ServedComponent):
     """A bolt that is served to a host."""
 
     role = "bolt"
-    wants_watermarks = True
 
     def __init__(self, component: Type[Bolt], connection: Connection) -> None:
         super().__init__(component, connection)
@@ -245,7 +245,7 @@ class ServedBolt(ServedComponent):
             failure = None
             try:
                 bolt.execute(received, out)
-            except JobFailure:
+            except (JobFailure, HostGone):
                 raise
             except Exception as error:
                 failure = _reason_with_traceback(error)
