@@ -28,7 +28,8 @@
 //!   `command-line`, on by default);
 //! * `job`: job programs, which run embedded or submit themselves to a cluster (feature `cluster`,
 //!   on by default); `components`: spouts and bolts for topologies that are described in a file;
-//! * [`testing`]: helpers for tests of jobs; `testkit` (feature of that name): tests custom processors under adversarial schedules.
+//! * [`testing`]: helpers for tests of jobs; `testkit` (feature of that name): tests custom
+//!   processors under adversarial schedules.
 //!
 //! ```
 //! use ardea::prelude::*;

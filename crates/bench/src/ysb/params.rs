@@ -77,13 +77,8 @@ pub struct YsbParams {
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     pub combine: YsbCombine,
     /// Number of processes: containers of a temporary cluster on this machine. One runs in this
-    /// process, unless a part is killed (default with micro-batches: 1)
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2,
-        default_value_if("mode", "micro-batch", "1")
-    )]
+    /// process, unless a part is killed
+    #[arg(long, value_name = "N", default_value_t = 2)]
     pub workers: u32,
     /// Number of cooperative threads per process
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -109,7 +104,7 @@ pub struct YsbParams {
     /// Folder for checkpoints (default: the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-    /// Execution mode: continuous, or micro-batch in one process
+    /// Execution mode: continuous or micro-batch; the latter requires a guarantee with several processes
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "continuous")]
     pub mode: ExecutionMode,
     /// Length of micro-batches
@@ -144,8 +139,8 @@ impl YsbParams {
             let what = "one worker is not enough: a worker must survive the kill";
             return Err(refused(what));
         }
-        if self.is_micro_batch() && !self.is_local() {
-            let what = "micro-batches run in one process: give one worker, and kill none";
+        if self.is_micro_batch() && !self.is_local() && !self.guarantee.keeps_state() {
+            let what = "micro-batches in several processes require a guarantee: give --guarantee";
             return Err(refused(what));
         }
         self.check_servers()?;
@@ -244,12 +239,15 @@ impl YsbParams {
     }
 
     pub(crate) fn settings(&self) -> Vec<String> {
-        job_settings(
+        let mut settings = job_settings(
             (self.workers, self.threads),
             self.guarantee,
             self.checkpoint_interval,
             self.checkpoint_folder.as_deref(),
-        )
+        );
+        settings.push(format!("mode={}", self.mode.name()));
+        settings.push(format!("micro_batch.epoch={}", format_duration(self.epoch)));
+        settings
     }
 
     /// Returns each parameter under its own name.

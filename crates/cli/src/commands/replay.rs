@@ -1,5 +1,5 @@
-//! `ardea replay`: runs recorded micro-batches of a job that comes with ardea, or of a topology in a
-//! file.
+//! `ardea replay`: runs recorded micro-batches of a job that comes with ardea again, or those of a
+//! topology in a file.
 
 use std::path::Path;
 

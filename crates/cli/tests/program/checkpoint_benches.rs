@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_with_the_value_at_fault() {
         ("ysb --kill nobody", "job-master"),
         ("ysb --kill worker --workers 1", "must survive"),
         ("ysb --window 1500us", "whole milliseconds"),
-        ("ysb --mode micro-batch --workers 2", "one process"),
+        ("ysb --mode micro-batch --workers 2", "require a guarantee"),
         ("nexmark --workers 2 --jobs 2", "2 workers"),
         ("failover --guarantee none --both", "--both"),
     ] {

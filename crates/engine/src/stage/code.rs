@@ -146,8 +146,12 @@ impl Code {
     pub(super) fn end_batch(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<bool> {
         match self {
             Code::Sending(sending) => return sending.end_batch(batch),
-            Code::Recorded(processor) if !processor.end_batch(batch, outbox)? => return Ok(false),
-            _ => {}
+            Code::Recorded(processor) => {
+                if !processor.end_batch(batch, outbox)? {
+                    return Ok(false);
+                }
+            }
+            Code::Processor(_) | Code::Receiving(_) => {}
         }
         if !self.defer(Marker::BatchEnd(batch))? {
             outbox.marker(Marker::BatchEnd(batch));

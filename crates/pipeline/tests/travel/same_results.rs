@@ -401,12 +401,7 @@ impl Case {
             }
         }
         let dag = p.program(&numbers).unwrap().dag;
-        let node = NodeConfig {
-            // Micro-batches run in one process only.
-            mode: ExecutionMode::Continuous,
-            ..node.clone()
-        };
-        sites::run(&dag, sites, &node, choose);
+        sites::run(&dag, sites, node, choose);
         found.sorted()
     }
 }

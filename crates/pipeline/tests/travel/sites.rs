@@ -5,10 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Chunk, ChunkCodec, Dag, EdgeId, Marker, Parallelism, Result, Waker};
+use ardea_core::{Chunk, ChunkCodec, Dag, EdgeId, Guarantee, Marker, Parallelism, Result, Waker};
 use ardea_engine::{
-    Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, ReceiveEnd, RemoteEdges,
-    RemoteItem, SendEnd, Site, StartMode, StreamState, colocation_groups,
+    Deployment, ExecutionMode, JobConfig, JobStatus, Node, NodeConfig, Placement, ReceiveEnd,
+    RemoteEdges, RemoteItem, SendEnd, Site, StartMode, StreamState, colocation_groups,
 };
 
 /// A message between two sites.
@@ -180,14 +180,17 @@ pub fn run(dag: &Dag, sites: u32, config: &NodeConfig, mut choose: impl FnMut() 
                 streams: Arc::clone(&streams),
             };
             let placement = Placement::new(here, places.clone());
-            node.deploy(
-                dag,
-                JobConfig::named("spread"),
-                placement,
-                Arc::new(network),
-                StartMode::Running,
-            )
-            .unwrap()
+            // Micro-batches on several sites require a guarantee.
+            let guarantee = match config.mode {
+                ExecutionMode::Continuous => Guarantee::None,
+                ExecutionMode::MicroBatch | ExecutionMode::Auto => Guarantee::AtLeastOnce,
+            };
+            let job = JobConfig {
+                guarantee,
+                ..JobConfig::named("spread")
+            };
+            node.deploy(dag, job, placement, Arc::new(network), StartMode::Running)
+                .unwrap()
         })
         .collect();
     let start = Instant::now();
