@@ -5,8 +5,8 @@
 //! into tuples, acks and failures.
 
 mod bolt;
+mod failed_messages;
 mod json_tuple;
-mod replays;
 mod rows;
 mod spout;
 

@@ -1,7 +1,7 @@
 //! Word count whose bolts run in processes of their own.
 //!
-//! The process of a bolt is this program, with the flag `--copy`. For each batch it emits the number
-//! of counted words to the bolt `totals` in the process of the spouts.
+//! The process of a bolt is this program, with the flag `--copy`. For each batch it emits the
+//! number of counted words to the bolt `totals` in the process of the spouts.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

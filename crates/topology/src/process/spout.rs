@@ -12,8 +12,8 @@ use ardea_instance::protocol::{
 };
 use ardea_instance::{HostEvent, InstanceSlot, ReadyItem, RestartPolicy, RowLayout, SharedParts};
 
+use super::failed_messages::FailedMessages;
 use super::json_tuple::ReceivedTuple;
-use super::replays::Replays;
 use super::{check_stream, outputs_of};
 use crate::compile::SpoutWiring;
 use crate::context::ComponentContext;
@@ -59,7 +59,7 @@ pub(super) struct ProcessSpout {
     /// The earliest time of the next request.
     next_at: Duration,
     is_done: bool,
-    replays: Replays,
+    failed: FailedMessages,
     /// The number of the present process, from zero.
     process: u64,
     /// The process and the id there of each pending message.
@@ -79,7 +79,7 @@ impl ProcessSpout {
             requested: 0,
             next_at: Duration::ZERO,
             is_done: false,
-            replays: Replays::default(),
+            failed: FailedMessages::default(),
             process: 0,
             messages: HashMap::new(),
             next_message: 0,
@@ -102,7 +102,7 @@ impl ProcessSpout {
                     self.process += 1;
                     self.is_done = false;
                     self.next_at = Duration::ZERO;
-                    self.replays.on_restart();
+                    self.failed.on_restart();
                 }
                 HostEvent::Received(_) | HostEvent::Ended => {}
             }
@@ -144,7 +144,7 @@ impl ProcessSpout {
             let place = start..start + tuple.value.len();
             tuples.push_back(SpoutTuple { message, place });
         }
-        self.replays.on_tuples(count);
+        self.failed.on_tuples(count);
         let wait = reader.wait_millis()?;
         if wait < SPOUT_IS_DONE {
             return Err(Violation::new(format!("an EMIT has the wait {wait}")));
@@ -162,9 +162,9 @@ impl ProcessSpout {
 
     /// Completes an answer with this wait in milliseconds.
     fn on_answer(&mut self, wait: i32) {
-        self.replays.on_answer(wait != 0);
+        self.failed.on_answer(wait != 0);
         // The process has more if a message failed after the request.
-        let has_replays = self.replays.left() > 0;
+        let has_replays = self.failed.left() > 0;
         self.is_done = wait == SPOUT_IS_DONE && !has_replays;
         let wait = match has_replays {
             true => 0,
@@ -222,7 +222,7 @@ impl ProcessSpout {
         let limit = limit.min(out.room()).clamp(1, MAX_REQUEST) as u32;
         if host.session_mut().request_tuples(limit) {
             self.requested = limit;
-            self.replays.on_request();
+            self.failed.on_request();
         }
         host.send();
         Ok(Next::Wait(MAX_WAIT))
@@ -293,11 +293,11 @@ impl Spout for ProcessSpout {
     fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
         self.receive().map_err(Failure::of_the_job)?;
         let has_request = self.slot.host()?.session().has_request();
-        if self.replays.left() == 0 && !has_request {
+        if self.failed.left() == 0 && !has_request {
             let is_emitted = self.emit(out).map_err(Failure::of_the_job)?;
             return Ok(if is_emitted { Next::Done } else { Next::More });
         }
-        let limit = self.replays.left() as usize;
+        let limit = self.failed.left() as usize;
         self.turn(limit, out).map_err(Failure::of_the_job)
     }
 
@@ -339,7 +339,7 @@ impl Spout for ProcessSpout {
     }
 
     fn fail(&mut self, message: MessageId) {
-        self.replays.on_failure();
+        self.failed.on_failure();
         self.is_done = false;
         self.next_at = Duration::ZERO;
         self.report(std::iter::once((message, false)));

@@ -28,8 +28,8 @@ type Counts = Arc<Mutex<BTreeMap<String, u64>>>;
 /// The text in place of a process id after the end of a job.
 const OVER: &str = "over";
 
-/// Kills the first processes that stop at the gate, and lets the others continue; returns the number
-/// of kills.
+/// Kills the first processes that stop at the gate, and lets the others continue; returns the
+/// number of kills.
 fn guard_gate(gate: &UnixListener, times: usize) -> usize {
     let mut kills = 0;
     for process in gate.incoming() {

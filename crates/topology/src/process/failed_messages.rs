@@ -5,7 +5,7 @@
 /// A spout that drains is asked until none is left. The process does not say which tuples are
 /// replays, so each emitted tuple counts as one.
 #[derive(Debug, Default)]
-pub(super) struct Replays {
+pub(super) struct FailedMessages {
     /// Failed messages that no answer has covered.
     failed: u32,
     /// The part of them that had failed before the request in flight.
@@ -14,7 +14,7 @@ pub(super) struct Replays {
     answered: u32,
 }
 
-impl Replays {
+impl FailedMessages {
     /// Counts a failed message.
     pub(super) fn on_failure(&mut self) {
         self.failed = self.failed.saturating_add(1);
@@ -41,7 +41,7 @@ impl Replays {
 
     /// Notes the end of the process, which had all messages that it would replay.
     pub(super) fn on_restart(&mut self) {
-        *self = Replays::default();
+        *self = FailedMessages::default();
     }
 
     /// Returns the number of messages that may still be replayed.
@@ -54,39 +54,39 @@ impl Replays {
 mod tests {
     use super::*;
 
-    fn failed(count: u32) -> Replays {
-        let mut replays = Replays::default();
-        (0..count).for_each(|_| replays.on_failure());
-        replays
+    fn failed(count: u32) -> FailedMessages {
+        let mut messages = FailedMessages::default();
+        (0..count).for_each(|_| messages.on_failure());
+        messages
     }
 
     #[test]
     fn an_answer_with_fewer_tuples_than_failures_leaves_the_rest() {
-        let mut replays = failed(5);
-        replays.on_request();
-        replays.on_tuples(2);
-        assert_eq!(replays.left(), 5, "not before the end of the answer");
-        replays.on_answer(false);
-        assert_eq!(replays.left(), 3);
+        let mut messages = failed(5);
+        messages.on_request();
+        messages.on_tuples(2);
+        assert_eq!(messages.left(), 5, "not before the end of the answer");
+        messages.on_answer(false);
+        assert_eq!(messages.left(), 3);
     }
 
     #[test]
     fn a_failure_after_the_request_is_not_covered_by_its_answer() {
-        let mut replays = failed(1);
-        replays.on_request();
-        replays.on_failure();
-        replays.on_tuples(9);
-        replays.on_answer(true);
-        assert_eq!(replays.left(), 1);
+        let mut messages = failed(1);
+        messages.on_request();
+        messages.on_failure();
+        messages.on_tuples(9);
+        messages.on_answer(true);
+        assert_eq!(messages.left(), 1);
     }
 
     #[test]
     fn a_process_that_replays_nothing_is_not_asked_again() {
         for is_exhausted in [true, false] {
-            let mut replays = failed(5);
-            replays.on_request();
-            replays.on_answer(is_exhausted);
-            assert_eq!(replays.left(), 0);
+            let mut messages = failed(5);
+            messages.on_request();
+            messages.on_answer(is_exhausted);
+            assert_eq!(messages.left(), 0);
         }
     }
 }
