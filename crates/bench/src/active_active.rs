@@ -4,7 +4,6 @@
 mod follow;
 mod load;
 
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,10 +13,11 @@ use ardea_core::{Error, ErrorCode, Result};
 use serde_json::json;
 
 use crate::bounds::{check_duration, check_rate, refused};
+use crate::copies::Copies;
 use crate::flags::time;
 use crate::noise;
 use crate::report::{Field, Report, Unit, fields, latency, machine_of, rounded, seconds};
-use crate::usage::{Spent, process_cpu_time};
+use crate::usage::Spent;
 
 use follow::Follower;
 use load::Load;
@@ -71,74 +71,6 @@ impl ActiveActiveParams {
     }
 }
 
-/// The processes of the replicas, killed when this is dropped.
-struct Copies(Vec<Child>);
-
-impl Copies {
-    fn start(load: &Load) -> Result<Self> {
-        let mut copies = Copies(Vec::new());
-        for number in 0..2 {
-            let child = Command::new("/proc/self/exe")
-                .args([
-                    "bench",
-                    "active-active",
-                    "--copy",
-                    &load.to_argument(number)?,
-                ])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn();
-            let child = child.map_err(|error| {
-                Error::new(ErrorCode::StartFailed, "cannot start a replica of the job")
-                    .because(error)
-            })?;
-            copies.0.push(child);
-        }
-        Ok(copies)
-    }
-
-    /// Returns an error if a replica has ended by itself.
-    ///
-    /// # Errors
-    /// [`ErrorCode::LimitReached`] if one has.
-    fn check(&mut self) -> Result<()> {
-        for child in &mut self.0 {
-            if let Ok(Some(status)) = child.try_wait() {
-                let what = format!("a replica of the job ended by itself: {status}");
-                return Err(Error::new(ErrorCode::LimitReached, what)
-                    .hint("its output is above, on standard error"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the CPU time used by the replicas.
-    fn cpu_time(&self) -> Duration {
-        let times = self.0.iter().map(|child| process_cpu_time(child.id()));
-        times.flatten().sum()
-    }
-
-    /// Kills the replica with this process id, and removes it from the list.
-    fn kill(&mut self, pid: u32) {
-        let killed = self.0.iter().position(|child| child.id() == pid);
-        if let Some(at) = killed {
-            let mut child = self.0.remove(at);
-            // SIGKILL. A process that is already gone is no error.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Drop for Copies {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// Runs a windowed job as two replicas, kills the replica that mostly wins, and measures the
 /// latency of results before and after. `progress` receives status texts.
 ///
@@ -167,7 +99,8 @@ pub fn run(params: &ActiveActiveParams, progress: &mut dyn FnMut(&str)) -> Resul
         from + micros(params.duration / 2),
         from + micros(params.duration),
     );
-    let mut running = Copies::start(&load)?;
+    let arguments = (0..2).map(|number| load.to_argument(number));
+    let mut running = Copies::start("active-active", "a replica of the job", arguments)?;
     let mut follower = Follower::new(&load, [from, middle, until])?;
     follow_until(&mut follower, &mut running, from)?;
     progress("measuring with both replicas");

@@ -13,7 +13,6 @@ pub use producer::run_producer;
 
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -21,6 +20,7 @@ use hdrhistogram::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
+use crate::copies::Copies;
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
 use crate::usage::{Stopwatch, monotonic_nanos, reset_peak};
@@ -33,35 +33,6 @@ const LEAD: Duration = Duration::from_millis(300);
 
 /// The longest time until a producer connects.
 const CONNECT_TIMEOUT_SECONDS: i64 = 20;
-
-/// The processes of the producers, killed when this is dropped.
-struct Producers(Vec<Child>);
-
-impl Producers {
-    fn start(sending: &SendParams, count: u32) -> Result<Self> {
-        let mut producers = Producers(Vec::new());
-        for number in 0..count {
-            let child = Command::new("/proc/self/exe")
-                .args(["bench", "ipc", "--copy", &sending.to_argument(number)?])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn();
-            producers.0.push(child.map_err(|error| {
-                Error::new(ErrorCode::StartFailed, "cannot start a producer").because(error)
-            })?);
-        }
-        Ok(producers)
-    }
-}
-
-impl Drop for Producers {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
 
 /// Runs the benchmark; `progress` receives status texts.
 ///
@@ -89,7 +60,8 @@ pub fn run(params: &IpcParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
         duration_nanos: (params.warmup + params.duration).as_nanos() as u64,
     };
     progress("starting the producers");
-    let producers = Producers::start(&sending, params.producers)?;
+    let arguments = (0..params.producers).map(|number| sending.to_argument(number));
+    let producers = Copies::start("ipc", "a producer", arguments)?;
     let mut controls: Vec<UnixStream> = Vec::new();
     for _ in 0..params.producers {
         let stream = accept(&listener)?;

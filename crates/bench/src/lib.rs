@@ -16,7 +16,8 @@
 //! * [`recovery`]: time to recover from a killed worker;
 //! * [`active_active`]: effect of the death of one of two active-active replicas on readers;
 //! * [`rescale`]: effect of changing the number of workers while records flow;
-//! * [`scheduling`]: cost of scheduling micro-batches, and batches a second;
+//! * [`scheduling`]: cost of scheduling micro-batches, traces of tuned groups, and effects of the
+//!   group size;
 //! * [`latency`]: latency of a record, split into queueing, transport and service time;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
@@ -70,6 +71,7 @@ mod bounds;
 pub mod breakdown;
 pub mod checkpoint;
 pub mod cluster;
+mod copies;
 pub mod exchange;
 pub mod failover;
 mod flags;
@@ -82,6 +84,7 @@ mod long_running;
 mod meter;
 pub mod nexmark;
 mod noise;
+mod python;
 pub mod recovery;
 mod replayed_numbers;
 pub mod report;

@@ -27,7 +27,8 @@ impl Merge for RankUpdate {
     }
 
     fn fault(&self) -> Option<VariableFault> {
-        self.received.fault()
+        let fault = self.received.fault();
+        fault.or_else(|| VariableFault::in_number(self.spread))
     }
 }
 
@@ -46,7 +47,9 @@ impl SharedVariable for RankState {
         let count = self.ranks.len() as f64;
         let base = (1.0 - self.damping + self.damping * update.spread) / count;
         self.change = 0.0;
-        for (rank, received) in self.ranks.iter_mut().zip(update.received.to_dense()) {
+        let mut all_received = vec![0.0; self.ranks.len()];
+        update.received.add_to(&mut all_received);
+        for (rank, received) in self.ranks.iter_mut().zip(all_received) {
             let next = base + self.damping * received;
             self.change += (next - *rank).abs();
             *rank = next;
@@ -54,7 +57,8 @@ impl SharedVariable for RankState {
     }
 
     fn fault_of(&self, update: &RankUpdate) -> Option<VariableFault> {
-        update.received.fault_for(self.ranks.len())
+        let fault = update.received.fault_for(self.ranks.len());
+        fault.or_else(|| update.fault())
     }
 
     fn fault(&self) -> Option<VariableFault> {
@@ -106,7 +110,7 @@ impl PageRank {
         }
     }
 
-    /// Sets the probability of following an edge.
+    /// Sets the probability of following an edge, from 0 to 1; 1 itself is excluded.
     pub fn damping(mut self, probability: f64) -> Self {
         self.damping = probability;
         self
@@ -118,7 +122,8 @@ impl PageRank {
         self
     }
 
-    /// Ends the computation when the sum of changes is below `change`; 1e-9 by default.
+    /// Ends the computation when the sum of changes is below `change`; 1e-9 by default. Zero never
+    /// ends it early.
     pub fn tolerance(mut self, change: f64) -> Self {
         self.tolerance = change;
         self
@@ -136,7 +141,7 @@ impl PageRank {
         self
     }
 
-    /// Sets the number of iterations in a group.
+    /// Sets the number of iterations in a group; 10 by default.
     pub fn group(mut self, iterations: u64) -> Self {
         self.group = iterations;
         self
@@ -166,6 +171,12 @@ impl PageRank {
             let what = format!("the damping {} is not from 0 to 1", self.damping);
             return Err(Error::new(ErrorCode::InvalidJob, what).hint("0.85 is usual"));
         }
+        if !(self.tolerance.is_finite() && self.tolerance >= 0.0) {
+            let what = format!("the tolerance {} is no change of ranks", self.tolerance);
+            return Err(
+                Error::new(ErrorCode::InvalidJob, what).hint("give a finite number from zero")
+            );
+        }
         let mut variables = Variables::new();
         let initial = RankState {
             ranks: vec![1.0 / vertices as f64; vertices],
@@ -173,7 +184,11 @@ impl PageRank {
             change: f64::MAX,
         };
         let state = variables.add("ranks", initial)?;
-        let dataset = Dataset::of_partitions(graph.split(self.partitions))?;
+        // A number above the limit is refused without a list of that length.
+        let partitions = self
+            .partitions
+            .min(Dataset::<Range<u32>>::MAX_PARTITIONS + 1);
+        let dataset = Dataset::of_partitions(graph.split(partitions))?;
         let mut iterate = Iterate::new(variables)
             .threads(self.threads)
             .group(self.group)

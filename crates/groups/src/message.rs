@@ -4,15 +4,19 @@
 //! A message to a worker is the same for all workers, so it is encoded once. In a steady state it
 //! names the next group only: the placement is that of the group before.
 
+mod checked;
+
 use std::sync::Arc;
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 use serde::{Deserialize, Serialize};
 
+use super::figures::{GroupFigures, RangeFigures};
 use super::placement::{PlacementVersion, RangeId, RangePlacement};
 use super::stage_graph::{StageGraph, StageId};
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
+use checked::batch_number;
 
 /// The number of a group in its execution attempt, from one.
 #[derive(
@@ -23,29 +27,31 @@ pub struct GroupId(pub u64);
 
 impl GroupId {
     pub(super) fn next(self) -> Self {
-        GroupId(self.0 + 1)
+        GroupId(self.0.saturating_add(1))
     }
 }
 
-/// Epochs that are planned together.
+/// Micro-batches that are planned together.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedGroup {
     /// The number of the group.
     pub id: GroupId,
-    /// The first epoch.
-    pub first: Epoch,
-    /// The number of epochs, at least one.
-    pub epochs: u32,
+    /// The first micro-batch.
+    #[serde(with = "batch_number")]
+    pub first: MicroBatch,
+    /// The number of micro-batches, at least one.
+    #[serde(deserialize_with = "checked::group_size")]
+    pub batches: u32,
     /// The only stage to run; `None` for all stages.
     pub only_stage: Option<StageId>,
-    /// A change of the plan from the first epoch on, opaque to the schedulers.
+    /// A change of the plan from the first micro-batch on, opaque to the schedulers.
     pub change: Option<Arc<[u8]>>,
 }
 
 impl PlannedGroup {
-    /// Returns the last epoch.
-    pub fn last(&self) -> Epoch {
-        Epoch(self.first.0 + u64::from(self.epochs.max(1)) - 1)
+    /// Returns the last micro-batch.
+    pub fn last(&self) -> MicroBatch {
+        MicroBatch(self.first.0 + u64::from(self.batches.max(1)) - 1)
     }
 
     /// Returns true if tasks of the stage are part of the group.
@@ -57,10 +63,10 @@ impl PlannedGroup {
 /// The origin of the state of a range that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MovedState {
-    /// The previous worker sends the state, which is that after the last planned epoch.
+    /// The previous worker sends the state, which is that after the last planned micro-batch.
     HandedOver(ContainerId),
-    /// The previous worker is lost: the state is in the checkpoint of the epoch
-    /// [`RangeMove::after`].
+    /// The previous worker is lost: the state is in the checkpoint that was taken after the
+    /// micro-batch [`RangeMove::after`].
     Restored,
 }
 
@@ -73,8 +79,9 @@ pub struct RangeMove {
     pub at: RangeId,
     /// The new worker.
     pub to: ContainerId,
-    /// The last epoch that is part of the state; the new worker continues with the next.
-    pub after: Epoch,
+    /// The last micro-batch that is part of the state; the new worker continues with the next.
+    #[serde(with = "batch_number")]
+    pub after: MicroBatch,
     /// The origin of the state.
     pub state: MovedState,
 }
@@ -88,16 +95,19 @@ pub struct GroupStart {
     pub placement: Arc<RangePlacement>,
     /// The version of the placement.
     pub version: PlacementVersion,
-    /// The last epoch that is part of the state of the ranges.
-    pub after: Epoch,
+    /// The last micro-batch that is part of the state of the ranges.
+    #[serde(with = "batch_number")]
+    pub after: MicroBatch,
     /// The newest group that has ended; the worker takes part in the next one.
     pub group: GroupId,
+    /// True if reports contain the work of each range.
+    pub reports_ranges: bool,
 }
 
 /// A message of the group scheduler to a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ToGroupWorker {
-    /// The epoch of the sending leader.
+    /// The leader epoch of the sender.
     pub master: MasterEpoch,
     /// The execution attempt.
     pub generation: Generation,
@@ -113,25 +123,11 @@ pub struct ToGroupWorker {
     pub groups: Vec<PlannedGroup>,
     /// All places again, in the modes for comparison. Workers ignore it.
     pub complete: Option<Arc<RangePlacement>>,
-    /// A committed epoch: outputs of epochs up to this one are no longer needed.
-    pub committed: Epoch,
+    /// Outputs of micro-batches up to this one are no longer needed.
+    #[serde(with = "batch_number")]
+    pub committed: MicroBatch,
     /// The newest group that has ended on all workers.
     pub ended: GroupId,
-}
-
-/// Totals of a worker since the start of its attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct GroupFigures {
-    /// The number of tasks that were run.
-    pub tasks: u64,
-    /// The number of tasks that were run again for a lost worker.
-    pub tasks_rerun: u64,
-    /// The number of kept outputs that were sent again, each of one producer, epoch and consumer.
-    pub blocks_reused: u64,
-    /// The number of dropped duplicates, each of one producer, epoch and consumer.
-    pub duplicates_dropped: u64,
-    /// The time in which the worker had no planned task left.
-    pub starved_nanos: u64,
 }
 
 /// A message of a worker to the group scheduler.
@@ -153,8 +149,11 @@ pub enum FromGroupWorker {
         is_missing: bool,
         /// Totals of the worker.
         figures: GroupFigures,
+        /// Totals of its ranges, if the [starting point](GroupStart::reports_ranges) requests them.
+        ranges: Vec<RangeFigures>,
     },
-    /// Kept outputs that a recovery requires no longer exist, or notices were lost.
+    /// Kept outputs that a recovery requires no longer exist, or notices were lost. The worker
+    /// repeats it until a new attempt begins.
     CannotRecover {
         /// The sender.
         worker: ContainerId,
@@ -165,10 +164,10 @@ pub enum FromGroupWorker {
     },
 }
 
-/// A notice between workers: some producers have ended some epochs. It travels behind the data of
-/// these epochs, on the same connection.
+/// A notice between workers: some producers have ended some micro-batches. It travels behind the
+/// data of these micro-batches, on the same connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct EpochNotice {
+pub struct BatchNotice {
     /// The execution attempt.
     pub generation: Generation,
     /// The version of the placement by which the sender has chosen the receiver.
@@ -179,10 +178,12 @@ pub struct EpochNotice {
     pub first: u32,
     /// The number of adjacent producing ranges.
     pub count: u32,
-    /// The first epoch.
-    pub from: Epoch,
-    /// The last epoch.
-    pub through: Epoch,
+    /// The first micro-batch.
+    #[serde(with = "batch_number")]
+    pub from: MicroBatch,
+    /// The last micro-batch.
+    #[serde(with = "batch_number")]
+    pub through: MicroBatch,
     /// The consuming stage.
     pub consumer: StageId,
     /// The only consuming range that has the data; `None` for all of the receiver.

@@ -16,7 +16,7 @@ pub struct PlacementVersion(pub u64);
 
 impl PlacementVersion {
     pub(super) fn next(self) -> Self {
-        PlacementVersion(self.0 + 1)
+        PlacementVersion(self.0.saturating_add(1))
     }
 }
 
@@ -229,17 +229,14 @@ impl TryFrom<Vec<Vec<(ContainerId, u32)>>> for RangePlacement {
     type Error = &'static str;
 
     fn try_from(stages: Vec<Vec<(ContainerId, u32)>>) -> Result<Self, Self::Error> {
-        let places = |runs: Vec<(ContainerId, u32)>| {
-            let total: u64 = runs.iter().map(|(_, count)| u64::from(*count)).sum();
-            if total > u64::from(MAX_RANGES) {
-                return Err("a stage has too many partition ranges");
-            }
-            let repeat = |(worker, count): (ContainerId, u32)| {
-                std::iter::repeat_n(worker, usize::try_from(count).unwrap_or(0))
-            };
-            Ok(runs.into_iter().flat_map(repeat).collect())
+        let counts = stages.iter().flatten().map(|(_, count)| u64::from(*count));
+        if counts.sum::<u64>() > u64::from(MAX_RANGES) {
+            return Err("a placement has too many partition ranges");
+        }
+        let repeat = |(worker, count): (ContainerId, u32)| {
+            std::iter::repeat_n(worker, usize::try_from(count).unwrap_or(0))
         };
-        let stages: Result<Vec<_>, _> = stages.into_iter().map(places).collect();
-        stages.map(RangePlacement)
+        let places = |runs: Vec<_>| runs.into_iter().flat_map(repeat).collect();
+        Ok(RangePlacement(stages.into_iter().map(places).collect()))
     }
 }

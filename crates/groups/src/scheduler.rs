@@ -1,5 +1,7 @@
-//! The scheduler of the leader: plans groups of epochs, and changes the placement between them.
+//! The scheduler of the leader: plans groups of micro-batches, and changes the placement between
+//! them.
 
+mod adaptation;
 mod interface;
 mod members;
 mod planning;
@@ -9,12 +11,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Result};
+use ardea_core::{MicroBatch, Result};
 
+use super::elasticity::ElasticityPolicy;
+use super::figures::GroupFigures;
 use super::message::{FromGroupWorker, GroupId, RangeMove};
+use super::optimizer::Optimizer;
 use super::placement::{PlacementVersion, RangePlacement};
 use super::stage_graph::{StageGraph, StageId};
 use super::tuner::{GroupTuner, TunerStep};
+use adaptation::Adaptation;
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
 pub use interface::{
@@ -30,15 +36,13 @@ enum SchedulerPhase {
     /// No attempt runs.
     Idle,
     Running,
-    /// No further group is planned.
-    Stopping,
     Stopped,
 }
 
 /// The scheduler of the leader.
 ///
 /// The steady state costs one message to each worker and one from it for each group. A report costs
-/// constant time.
+/// constant time while no ranges move.
 #[derive(Debug)]
 pub struct GroupScheduler {
     master: MasterEpoch,
@@ -56,30 +60,37 @@ pub struct GroupScheduler {
     /// The groups that have not ended on all members.
     open: VecDeque<OpenGroup>,
     newest: GroupId,
-    last_epoch: Epoch,
+    last_batch: MicroBatch,
     /// The newest group that has ended on all members.
     ended: GroupId,
-    ended_epoch: Epoch,
+    ended_batch: MicroBatch,
     /// The newest group before the attempt.
     first_group: GroupId,
     ended_at: Duration,
-    committed: Epoch,
+    committed: MicroBatch,
     /// True if members have joined or leave since the last balancing.
     is_unbalanced: bool,
     /// True if some members leave.
     is_draining: bool,
+    /// The last micro-batch to run, after a request to stop.
+    stop_after: Option<MicroBatch>,
     change: Option<Arc<[u8]>>,
+    /// The newest planned change, and the first micro-batch with it.
+    planned_change: Option<(MicroBatch, Arc<[u8]>)>,
     tuner: Option<GroupTuner>,
-    /// The averaged duration of an epoch.
-    epoch_duration: Option<Duration>,
+    /// The averaged duration of a micro-batch.
+    batch_duration: Option<Duration>,
     /// Time that the leader has spent since the last group ended.
     spent: Duration,
+    /// Totals of the members that have left the attempt.
+    departed: GroupFigures,
+    adaptation: Adaptation,
     /// Handovers that may not be complete.
     handovers: Vec<RangeMove>,
     /// Workers that keep outputs of ranges which they have handed over.
     former: Vec<FormerOutputs>,
-    /// Stages of which outputs up to an epoch are lost.
-    missing: Vec<(StageId, Epoch)>,
+    /// Stages of which outputs up to a micro-batch are lost.
+    missing: Vec<(StageId, MicroBatch)>,
     restoring: Option<Restoring>,
     checked_at: Duration,
 }
@@ -89,16 +100,16 @@ pub struct GroupScheduler {
 struct FormerOutputs {
     worker: ContainerId,
     stage: StageId,
-    through: Epoch,
+    through: MicroBatch,
 }
 
-/// Ranges that run epochs again which others have ended.
+/// Ranges that run micro-batches again which others have ended.
 #[derive(Clone, Copy, Debug)]
 struct Restoring {
-    /// The last epoch of the state from which they were restored.
-    after: Epoch,
-    /// The last epoch that was planned when they were restored.
-    until: Epoch,
+    /// The last micro-batch of the state from which they were restored.
+    after: MicroBatch,
+    /// The ranges have caught up when all stages have ended this micro-batch.
+    until: MicroBatch,
 }
 
 impl GroupScheduler {
@@ -129,24 +140,42 @@ impl GroupScheduler {
             moves_since: PlacementVersion::default(),
             open: VecDeque::new(),
             newest: GroupId::default(),
-            last_epoch: Epoch::default(),
+            last_batch: MicroBatch::default(),
             ended: GroupId::default(),
-            ended_epoch: Epoch::default(),
+            ended_batch: MicroBatch::default(),
             first_group: GroupId::default(),
             ended_at: Duration::ZERO,
-            committed: Epoch::default(),
+            committed: MicroBatch::default(),
             is_unbalanced: false,
             is_draining: false,
+            stop_after: None,
             change: None,
+            planned_change: None,
             tuner,
-            epoch_duration: None,
+            batch_duration: None,
             spent: Duration::ZERO,
+            departed: GroupFigures::default(),
+            adaptation: Adaptation::default(),
             handovers: Vec::new(),
             former: Vec::new(),
             missing: Vec::new(),
             restoring: None,
             checked_at: Duration::ZERO,
         })
+    }
+
+    /// Adds an optimizer, which is called at the end of each group with the work of each range.
+    #[must_use]
+    pub fn with_optimizer(mut self, optimizer: Box<dyn Optimizer>) -> Self {
+        self.adaptation.optimizer = Some(optimizer);
+        self
+    }
+
+    /// Adds a policy for the number of workers, which is called at the end of each group.
+    #[must_use]
+    pub fn with_elasticity(mut self, policy: Box<dyn ElasticityPolicy>) -> Self {
+        self.adaptation.elasticity = Some(policy);
+        self
     }
 
     /// Processes an event and returns the resulting actions.
@@ -160,22 +189,14 @@ impl GroupScheduler {
                 workers,
             } => self.begin(now, generation, after, &workers, &mut actions),
             SchedulerEvent::Joined(worker) => self.join(now, worker, &mut actions),
-            SchedulerEvent::Draining(worker) => {
-                if let Some(member) = self.members.get_mut(&worker) {
-                    member.is_draining = true;
-                    self.is_draining = true;
-                    self.is_unbalanced = true;
-                }
-            }
+            SchedulerEvent::Draining(worker) => self.drain(worker),
             SchedulerEvent::Lost(worker, why) => self.lose(now, worker, why, &mut actions),
             SchedulerEvent::From(message) => self.on_message(now, message, &mut actions),
-            SchedulerEvent::Committed(epoch) => self.commit(epoch),
+            SchedulerEvent::Committed(batch) => self.commit(batch),
             SchedulerEvent::Change(change) => self.change = Some(change),
             SchedulerEvent::Spent(time) => self.spent += time,
             SchedulerEvent::Stop => {
-                if self.phase == SchedulerPhase::Running {
-                    self.phase = SchedulerPhase::Stopping;
-                }
+                self.stop_after.get_or_insert(self.last_batch);
             }
         }
         self.advance(now, &mut actions);
@@ -185,7 +206,7 @@ impl GroupScheduler {
     /// Returns the time at which the next group is to be planned, if that is known.
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
-            SchedulerPhase::Running => self.planning_time(),
+            SchedulerPhase::Running if !self.is_planned_out() => self.planning_time(),
             _ => None,
         }
     }
@@ -195,8 +216,9 @@ impl GroupScheduler {
         &self.placement
     }
 
-    /// Returns the epoch of the oldest checkpoint from which ranges may still be restored.
-    pub fn required_checkpoint(&self) -> Epoch {
+    /// Returns the oldest checkpoint from which ranges may still be restored, by the last
+    /// micro-batch before it.
+    pub fn required_checkpoint(&self) -> MicroBatch {
         self.unneeded()
     }
 
@@ -209,18 +231,27 @@ impl GroupScheduler {
         &mut self,
         now: Duration,
         generation: Generation,
-        after: Epoch,
+        after: MicroBatch,
         workers: &[ContainerId],
         actions: &mut Vec<SchedulerAction>,
     ) {
         self.phase = SchedulerPhase::Idle;
+        let draining = self.members.iter().filter(|(_, member)| member.is_draining);
+        let draining: Vec<ContainerId> = draining.map(|(worker, _)| *worker).collect();
         self.members.clear();
         self.open.clear();
         self.handovers.clear();
         self.former.clear();
         self.missing.clear();
         self.restoring = None;
-        let Some(placement) = RangePlacement::spread(&self.graph, workers) else {
+        self.departed = GroupFigures::default();
+        self.adaptation.begin();
+        let mut places = workers.to_vec();
+        places.retain(|worker| !draining.contains(worker));
+        if places.is_empty() {
+            places = workers.to_vec();
+        }
+        let Some(placement) = RangePlacement::spread(&self.graph, &places) else {
             let why = "none is there".to_string();
             return actions.push(SchedulerAction::RollBack(GroupRollback::NoWorker(why)));
         };
@@ -230,18 +261,33 @@ impl GroupScheduler {
         self.version = self.version.next();
         self.moves = Arc::default();
         self.moves_since = self.version;
-        self.last_epoch = after;
+        self.last_batch = after;
         self.committed = self.committed.max(after);
         self.ended = self.newest;
-        self.ended_epoch = after;
+        self.ended_batch = after;
         self.first_group = self.newest;
         self.ended_at = now;
         self.is_unbalanced = false;
         self.is_draining = false;
+        // A change that was planned after the checkpoint is planned again, unless there is a newer
+        // one.
+        if let Some((_, change)) = self.planned_change.take_if(|(from, _)| *from > after) {
+            self.change.get_or_insert(change);
+        }
         let start = self.starting_point();
         for worker in workers {
             let member = GroupMember::new(Arc::clone(&start), now);
             self.members.insert(*worker, member);
+        }
+        draining.into_iter().for_each(|worker| self.drain(worker));
+    }
+
+    /// Lets a member leave. It loses its ranges when no micro-batch is in flight.
+    fn drain(&mut self, worker: ContainerId) {
+        if let Some(member) = self.members.get_mut(&worker) {
+            member.is_draining = true;
+            self.is_draining = true;
+            self.is_unbalanced = true;
         }
     }
 
@@ -251,10 +297,7 @@ impl GroupScheduler {
         message: FromGroupWorker,
         actions: &mut Vec<SchedulerAction>,
     ) {
-        let is_running = matches!(
-            self.phase,
-            SchedulerPhase::Running | SchedulerPhase::Stopping
-        );
+        let is_running = self.phase == SchedulerPhase::Running;
         match message {
             FromGroupWorker::Progress {
                 worker,
@@ -264,6 +307,7 @@ impl GroupScheduler {
                 ended,
                 is_missing,
                 figures,
+                ranges,
             } if is_running => {
                 let report = members::Report {
                     version,
@@ -271,6 +315,7 @@ impl GroupScheduler {
                     ended,
                     is_missing,
                     figures,
+                    ranges,
                 };
                 let is_current = generation == Some(self.generation);
                 let report = is_current.then_some(report);
@@ -280,22 +325,25 @@ impl GroupScheduler {
                 worker,
                 generation,
                 reason,
-            } if is_running && generation == self.generation => {
+            } if is_running
+                && generation == self.generation
+                && self.members.contains_key(&worker) =>
+            {
                 self.roll_back(GroupRollback::Worker(worker, reason), actions);
             }
             _ => {}
         }
     }
 
-    fn commit(&mut self, epoch: Epoch) {
-        self.committed = self.committed.max(epoch);
+    fn commit(&mut self, batch: MicroBatch) {
+        self.committed = self.committed.max(batch);
         let unneeded = self.unneeded();
         self.former.retain(|former| former.through > unneeded);
         self.missing.retain(|(_, through)| *through > unneeded);
     }
 
-    /// Returns the last epoch whose outputs are no longer needed.
-    fn unneeded(&self) -> Epoch {
+    /// Returns the last micro-batch whose outputs are no longer needed.
+    fn unneeded(&self) -> MicroBatch {
         let restored = self.restoring.map(|restoring| restoring.after);
         restored.map_or(self.committed, |after| after.min(self.committed))
     }

@@ -3,7 +3,7 @@
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-/// The largest number of partition ranges of a stage.
+/// The largest number of partition ranges of all stages together.
 pub(super) const MAX_RANGES: u32 = 1 << 20;
 
 /// The number of a stage in its [`StageGraph`], from zero.
@@ -79,7 +79,7 @@ pub struct StageInput {
     pub exchange: StageExchange,
 }
 
-/// A stage of a micro-batch. Its work of one epoch is one task for each partition range.
+/// A stage of micro-batches. Its work in one of them is one task for each partition range.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BatchStage {
     /// The number of partition ranges.
@@ -120,16 +120,21 @@ impl StageGraph {
     /// Creates the graph of these stages.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if there is no stage, a stage has no range or too many, an input
-    /// is not of an earlier stage or occurs twice, or numbers of ranges do not fit an exchange.
+    /// [`ErrorCode::InvalidJob`] if there is no stage, a stage has no range, all stages together
+    /// have too many, an input is not of an earlier stage or occurs twice, or numbers of ranges do
+    /// not fit an exchange.
     pub fn new(stages: Vec<BatchStage>) -> Result<Self> {
         if stages.is_empty() || stages.len() > usize::from(u16::MAX) {
             return Err(invalid(format!("it has {} stages", stages.len())));
         }
+        let total: u64 = stages.iter().map(|stage| u64::from(stage.ranges)).sum();
+        if total > u64::from(MAX_RANGES) {
+            let why = format!("{total} partition ranges are more than {MAX_RANGES}");
+            return Err(invalid(why));
+        }
         for (number, stage) in stages.iter().enumerate() {
-            if stage.ranges == 0 || stage.ranges > MAX_RANGES {
-                let why = format!("stage {number} has {} partition ranges", stage.ranges);
-                return Err(invalid(why));
+            if stage.ranges == 0 {
+                return Err(invalid(format!("stage {number} has no partition range")));
             }
             for (position, input) in stage.inputs.iter().enumerate() {
                 let from = input.from.0;
@@ -214,6 +219,7 @@ mod tests {
         let after = BatchStage::after;
         assert!(is_refused(Vec::new()));
         assert!(is_refused(vec![BatchStage::source(0)]));
+        assert!(is_refused(vec![BatchStage::source(MAX_RANGES / 2 + 1); 2]));
         assert!(is_refused(vec![after(
             StageId(0),
             StageExchange::Shuffle,

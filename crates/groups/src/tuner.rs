@@ -12,7 +12,7 @@ use ardea_core::{Error, ErrorCode, Result};
 /// The number of steps that a trace retains.
 const TRACE_LENGTH: usize = 256;
 
-/// The largest number of epochs in a group.
+/// The largest number of micro-batches in a group.
 pub const MAX_GROUP_SIZE: u32 = 1 << 16;
 
 /// The settings of a [`GroupTuner`].
@@ -24,7 +24,7 @@ pub struct TunerConfig {
     pub upper: f64,
     /// The factor of an increase.
     pub factor: u32,
-    /// The number of epochs of a decrease.
+    /// The number of micro-batches of a decrease.
     pub decrement: u32,
     /// The weight of the newest group in the average, from zero to one.
     pub smoothing: f64,
@@ -77,13 +77,13 @@ impl TunerConfig {
 /// A group as seen by the tuner.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TunerStep {
-    /// The number of epochs of the group.
+    /// The number of micro-batches of the group.
     pub size: u32,
     /// The share of coordination in this group.
     pub share: f64,
     /// The averaged share, by which the next size was chosen.
     pub averaged_share: f64,
-    /// The number of epochs of the next group.
+    /// The number of micro-batches of the next group.
     pub next_size: u32,
 }
 
@@ -114,14 +114,14 @@ impl GroupTuner {
         })
     }
 
-    /// Returns the number of epochs of the next group.
+    /// Returns the number of micro-batches of the next group.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Records a group of `size` epochs that took `total`, of which `coordination` was not spent on
-    /// tasks. Groups of another size than the present one do not count, since they were planned
-    /// before the last change.
+    /// Records a group of `size` micro-batches that took `total`, of which `coordination` was not
+    /// spent on tasks. Groups of another size than the present one do not count, since they were
+    /// planned before the last change.
     pub fn on_group(&mut self, size: u32, coordination: Duration, total: Duration) {
         if size != self.size || total.is_zero() {
             return;
@@ -163,10 +163,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The cost of coordination: `fixed` for each group and `each` for each of its epochs.
+    /// The cost of coordination: `fixed` for each group and `each` for each of its micro-batches.
     #[derive(Clone, Copy, Debug)]
     struct Cost {
-        epoch: Duration,
+        batch: Duration,
         fixed: Duration,
         each: Duration,
     }
@@ -174,7 +174,7 @@ mod tests {
     impl Cost {
         fn share(self, size: u32) -> f64 {
             let coordination = self.fixed + self.each * size;
-            coordination.as_secs_f64() / (self.epoch * size).as_secs_f64()
+            coordination.as_secs_f64() / (self.batch * size).as_secs_f64()
         }
 
         /// Runs `groups` groups; the coordination of the group `stalled` takes a second longer.
@@ -186,7 +186,7 @@ mod tests {
                     false => Duration::ZERO,
                 };
                 let coordination = self.fixed + self.each * size + stall;
-                tuner.on_group(size, coordination, self.epoch * size + stall);
+                tuner.on_group(size, coordination, self.batch * size + stall);
             }
         }
     }
@@ -198,10 +198,10 @@ mod tests {
     /// A cost for which some size keeps the bounds.
     fn cost() -> impl Strategy<Value = Cost> {
         let millis = Duration::from_millis;
-        (5_u64..1_000, 1_u64..500, 0_u64..40).prop_map(move |(epoch, fixed, per_mille)| Cost {
-            epoch: millis(epoch),
+        (5_u64..1_000, 1_u64..500, 0_u64..40).prop_map(move |(batch, fixed, per_mille)| Cost {
+            batch: millis(batch),
             fixed: millis(fixed),
-            each: millis(epoch) * u32::try_from(per_mille).unwrap() / 1_000,
+            each: millis(batch) * u32::try_from(per_mille).unwrap() / 1_000,
         })
     }
 
@@ -248,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn short_epochs_settle_at_larger_groups_than_long_ones() {
+    fn short_micro_batches_settle_at_larger_groups_than_long_ones() {
         // The cost of Drizzle's own scheduler, estimated from its figure of tuned sizes.
-        let settled = |epoch| {
+        let settled = |batch| {
             let millis = Duration::from_millis;
             let mut tuner = tuner();
             let cost = Cost {
-                epoch: millis(epoch),
+                batch: millis(batch),
                 fixed: millis(108),
                 each: millis(5),
             };

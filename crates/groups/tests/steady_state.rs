@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 use ardea_groups::{
     BatchStage, BatchTask, FromGroupWorker, GroupScheduler, GroupSchedulerConfig, GroupSizing,
-    LocalAction, LocalEvent, LocalScheduler, RangeId, RangePlacement, SchedulerAction,
-    SchedulerEvent, StageExchange, StageGraph, StageId, ToGroupWorker,
+    LocalAction, LocalEvent, LocalScheduler, MovedState, PlacementVersion, PlannedGroup, RangeId,
+    RangeMove, RangePlacement, SchedulerAction, SchedulerEvent, StageExchange, StageGraph, StageId,
+    TaskFigures, ToGroupWorker,
 };
 
 const WORKERS: u32 = 128;
@@ -32,7 +33,7 @@ fn leader(group: u32) -> GroupScheduler {
 fn begin(leader: &mut GroupScheduler) -> Vec<Arc<ToGroupWorker>> {
     let begun = SchedulerEvent::Begun {
         generation: Generation(2),
-        after: Epoch(0),
+        after: MicroBatch(0),
         workers: (1..=WORKERS).map(ContainerId).collect(),
     };
     messages(leader.on(NOW, begun))
@@ -57,6 +58,7 @@ fn report(worker: u32, message: &ToGroupWorker) -> SchedulerEvent {
         ended: newest,
         is_missing: false,
         figures: ardea_groups::GroupFigures::default(),
+        ranges: Vec::new(),
     })
 }
 
@@ -120,7 +122,11 @@ fn the_last_notice_activates_a_task_in_the_same_call() {
         worker.on(NOW, LocalEvent::FromLeader((*first).clone()), &mut actions);
         for action in std::mem::take(&mut actions) {
             if let LocalAction::Run(task) = action {
-                worker.on(NOW, LocalEvent::Ended(task), &mut actions);
+                worker.on(
+                    NOW,
+                    LocalEvent::Ended(task, TaskFigures::default()),
+                    &mut actions,
+                );
             }
         }
         let to_first = |action| match action {
@@ -133,8 +139,8 @@ fn the_last_notice_activates_a_task_in_the_same_call() {
                 .filter_map(to_first),
         );
     }
-    // The range of epoch 1, from each other worker.
-    notices.retain(|notice| notice.through == Epoch(1));
+    // The range of micro-batch 1, from each other worker.
+    notices.retain(|notice| notice.through == MicroBatch(1));
     assert_eq!(notices.len() as u32, WORKERS - 1);
     let last = notices.pop().unwrap();
     for notice in notices {
@@ -148,7 +154,7 @@ fn the_last_notice_activates_a_task_in_the_same_call() {
                 stage: StageId(1),
                 range,
             },
-            epoch: Epoch(1),
+            batch: MicroBatch(1),
         })
     };
     assert_eq!(actions, (0..SLOTS).map(run).collect::<Vec<_>>());
@@ -185,7 +191,142 @@ fn a_placement_of_too_many_ranges_is_refused_before_it_takes_memory() {
 }
 
 #[test]
-fn groups_without_an_epoch_are_refused() {
+fn a_placement_of_many_stages_is_refused_before_it_takes_memory() {
+    let runs = vec![vec![(ContainerId(1), 1_000_000_u32)]; 1_000];
+    let bytes = postcard::to_stdvec(&runs).unwrap();
+    assert!(postcard::from_bytes::<RangePlacement>(&bytes).is_err());
+}
+
+#[test]
+fn messages_with_numbers_beyond_their_limits_are_refused() {
+    let mut leader = leader(10);
+    let first = begin(&mut leader).remove(0);
+    let is_refused = |message: &ToGroupWorker| {
+        let bytes = postcard::to_stdvec(message).unwrap();
+        postcard::from_bytes::<ToGroupWorker>(&bytes).is_err()
+    };
+    assert!(!is_refused(&first));
+    let with_group = |change: fn(&mut PlannedGroup)| {
+        let mut message = (*first).clone();
+        change(&mut message.groups[0]);
+        message
+    };
+    assert!(is_refused(&with_group(|group| group.batches = 0)));
+    assert!(is_refused(&with_group(|group| group.batches = u32::MAX)));
+    assert!(is_refused(&with_group(
+        |group| group.first = MicroBatch(u64::MAX)
+    )));
+    let committed = ToGroupWorker {
+        committed: MicroBatch(u64::MAX),
+        ..(*first).clone()
+    };
+    assert!(is_refused(&committed));
+}
+
+#[test]
+fn moves_of_ranges_that_do_not_exist_are_ignored() {
+    let mut leader = leader(10);
+    let mut worker = LocalScheduler::new(ContainerId(1), Duration::from_secs(1));
+    let mut actions = Vec::new();
+    let first = begin(&mut leader).remove(0);
+    worker.on(NOW, LocalEvent::FromLeader((*first).clone()), &mut actions);
+    let before = worker.inactive_tasks();
+    let version = PlacementVersion(first.version.0 + 1);
+    let moved = RangeMove {
+        version,
+        at: RangeId {
+            stage: StageId(1),
+            range: u32::MAX,
+        },
+        to: ContainerId(1),
+        after: MicroBatch(0),
+        state: MovedState::Restored,
+    };
+    let message = ToGroupWorker {
+        moves: Arc::new([moved]),
+        version,
+        start: None,
+        groups: Vec::new(),
+        ..(*first).clone()
+    };
+    worker.on(NOW, LocalEvent::FromLeader(message), &mut actions);
+    assert_eq!(worker.inactive_tasks(), before);
+}
+
+/// Returns the reports among actions, and runs the tasks among them.
+fn run_tasks(
+    worker: &mut LocalScheduler,
+    now: Duration,
+    mut actions: Vec<LocalAction>,
+) -> Vec<FromGroupWorker> {
+    let mut reports = Vec::new();
+    while !actions.is_empty() {
+        for action in std::mem::take(&mut actions) {
+            match action {
+                LocalAction::Run(task) => {
+                    let ended = LocalEvent::Ended(task, TaskFigures::default());
+                    worker.on(now, ended, &mut actions);
+                }
+                LocalAction::ToLeader(report) => reports.push(report),
+                _ => {}
+            }
+        }
+    }
+    reports
+}
+
+#[test]
+fn a_worker_that_restores_ranges_is_not_starved() {
+    let graph = StageGraph::new(vec![BatchStage::source(2)]).unwrap();
+    let config = GroupSchedulerConfig {
+        sizing: GroupSizing::Fixed(1),
+        ..GroupSchedulerConfig::default()
+    };
+    let mut leader = GroupScheduler::new(MasterEpoch(1), graph, config).unwrap();
+    let mut worker = LocalScheduler::new(ContainerId(1), Duration::from_secs(100));
+    let seconds = Duration::from_secs;
+    let deliver = |worker: &mut LocalScheduler, now, sent: Vec<SchedulerAction>| {
+        let mut actions = Vec::new();
+        for message in messages(sent) {
+            worker.on(
+                now,
+                LocalEvent::FromLeader((*message).clone()),
+                &mut actions,
+            );
+        }
+        run_tasks(worker, now, actions)
+    };
+    let begun = SchedulerEvent::Begun {
+        generation: Generation(1),
+        after: MicroBatch(0),
+        workers: vec![ContainerId(1), ContainerId(2)],
+    };
+    let sent = leader.on(NOW, begun);
+    deliver(&mut worker, NOW, sent);
+    // The worker has ended both planned groups, and starves for a second.
+    let lost = SchedulerEvent::Lost(ContainerId(2), "killed".to_string());
+    let sent = leader.on(seconds(1), lost);
+    deliver(&mut worker, seconds(1), sent);
+    let mut actions = Vec::new();
+    let at = RangeId {
+        stage: StageId(0),
+        range: 1,
+    };
+    worker.on(seconds(5), LocalEvent::StateArrived(at), &mut actions);
+    let reports = run_tasks(&mut worker, seconds(5), actions);
+    // It starves for another second until the next group comes.
+    let sent = reports
+        .into_iter()
+        .flat_map(|report| leader.on(seconds(6), SchedulerEvent::From(report)));
+    let sent = sent.collect();
+    deliver(&mut worker, seconds(6), sent);
+    assert_eq!(worker.figures().tasks_rerun, 2);
+    let starved = Duration::from_nanos(worker.figures().starved_nanos);
+    assert_eq!(starved, seconds(2));
+}
+
+#[test]
+fn groups_without_a_micro_batch_are_refused() {
     let graph = StageGraph::new(vec![BatchStage::source(1)]).unwrap();
     let config = GroupSchedulerConfig {
         sizing: GroupSizing::Fixed(0),

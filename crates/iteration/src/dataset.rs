@@ -2,6 +2,8 @@
 
 use ardea_core::{Error, ErrorCode, Result};
 
+use crate::parts::part_of;
+
 /// A bounded dataset in memory. Its partitions are the units of work of an iteration.
 ///
 /// The number of partitions decides the order in which updates are merged. It should therefore be
@@ -41,18 +43,12 @@ impl<T> Dataset<Vec<T>> {
         let count = records.len();
         let mut records = records.into_iter();
         let partitions = (0..partitions).map(|partition| {
-            let size = Self::begin(count, partitions, partition + 1)
-                - Self::begin(count, partitions, partition);
+            let size = part_of(count, partitions, partition).len();
             records.by_ref().take(size).collect()
         });
         Ok(Dataset {
             partitions: partitions.collect(),
         })
-    }
-
-    /// Returns the first of `count` records in a partition.
-    fn begin(count: usize, partitions: usize, partition: usize) -> usize {
-        (count as u128 * partition as u128 / partitions as u128) as usize
     }
 }
 

@@ -117,7 +117,8 @@ pub trait Exchange: fmt::Debug + Send + Sync {
     /// Sends a message to another process, without waiting for it.
     ///
     /// # Errors
-    /// [`ErrorCode::PeerLost`](ardea_core::ErrorCode::PeerLost) if the connection is lost.
+    /// [`ErrorCode::PeerLost`](ardea_core::ErrorCode::PeerLost) if the connection is lost;
+    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the message is too long.
     fn send(&self, to: u32, message: ExchangeMessage) -> Result<()>;
 
     /// Waits for the next message. Returns `None` after [`close`](Self::close).

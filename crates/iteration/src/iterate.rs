@@ -70,7 +70,7 @@ impl<'a> Iterate<'a> {
         self
     }
 
-    /// Sets the number of iterations in a group.
+    /// Sets the number of iterations in a group; 10 by default.
     pub fn group(mut self, iterations: u64) -> Self {
         self.group = iterations;
         self
@@ -83,7 +83,8 @@ impl<'a> Iterate<'a> {
     }
 
     /// Ends the run after the first iteration for which `condition` returns true. It is evaluated
-    /// once per iteration in each process, and must be deterministic.
+    /// once per iteration in each process, and on restored values before the first one. It must be
+    /// deterministic.
     pub fn until(
         mut self,
         condition: impl Fn(VariableValues<'_>) -> Result<bool> + Send + Sync + 'a,
@@ -115,7 +116,8 @@ impl<'a> Iterate<'a> {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] before anything runs, if a setting is invalid; the error of the
     /// function; [`ErrorCode::UserPanic`] if it panics; [`ErrorCode::UserError`] if a value or an
-    /// update has a fault; [`ErrorCode::PeerLost`] if another process was lost.
+    /// update has a fault; [`ErrorCode::PeerLost`] if another process was lost;
+    /// [`ErrorCode::LimitReached`] if updates are too long for a message to another process.
     pub fn run<P, F>(mut self, dataset: &Dataset<P>, function: F) -> Result<IterationReport>
     where
         P: Sync,
@@ -287,6 +289,10 @@ struct Coordinator<'c, 'a> {
 
 impl Coordinator<'_, '_> {
     fn run(&mut self, first: u64, limit: u64, group: u64) -> Result<()> {
+        self.replica.check_restored()?;
+        if self.replica.lock().is_stopped {
+            return Ok(());
+        }
         let mut next = first;
         while next < limit {
             let plan = GroupPlan {

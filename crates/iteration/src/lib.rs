@@ -21,7 +21,8 @@
 //!   partitions has an effect on the rounding of sums.
 //! * No coordination happens between the iterations of a group. Workers wait for updates only.
 //! * A value contains the updates of whole iterations only.
-//! * A value that is not finite ends the run, with its iteration, partition, variable and index.
+//! * A number that is not finite ends the run, with its iteration, variable and index, and the
+//!   partition that has committed it.
 //!
 //! # Example
 //!
@@ -60,6 +61,7 @@ mod snapshot;
 mod variables;
 
 mod dataset;
+mod parts;
 
 mod reduction;
 

@@ -17,6 +17,8 @@ use crate::mailbox::{DeliveryOrder, Mailbox};
 
 /// The longest message: the updates of all variables of an iteration.
 const MAX_MESSAGE_BYTES: usize = 1 << 30;
+/// The longest encoding of a message around its updates.
+const ENVELOPE_BYTES: usize = 64;
 /// Time after which a silent host is lost.
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between attempts to connect to a process that does not listen yet.
@@ -29,6 +31,7 @@ pub struct PeerListener {
     runtime: Runtime,
     listener: Listener,
     security: Security,
+    max_update_bytes: usize,
 }
 
 impl fmt::Debug for PeerListener {
@@ -63,12 +66,20 @@ impl PeerListener {
             runtime,
             listener,
             security,
+            max_update_bytes: MAX_MESSAGE_BYTES - ENVELOPE_BYTES,
         })
     }
 
     /// Returns the address at which the process listens.
     pub fn address(&self) -> String {
         self.listener.address().to_string()
+    }
+
+    /// Sets the most bytes of the updates that this process sends at a time; about 1 GiB by default
+    /// and at most. Longer updates end the run.
+    pub fn max_update_bytes(mut self, bytes: usize) -> Self {
+        self.max_update_bytes = bytes.min(MAX_MESSAGE_BYTES - ENVELOPE_BYTES);
+        self
     }
 
     /// Connects to the other processes. `addresses` are those of all processes, and `process` is
@@ -111,6 +122,7 @@ impl PeerListener {
         Ok(PeerExchange {
             process,
             processes,
+            max_update_bytes: self.max_update_bytes,
             mailbox,
             network: Mutex::new(Some((outgoing, thread))),
         })
@@ -158,9 +170,9 @@ async fn connect_all(
         })??;
         let peer = connection.greeting().purpose.parse().unwrap_or(u32::MAX);
         let is_expected = peer > process && (peer as usize) < addresses.len();
-        // A repeated connection is that of a process which gave up the first one.
-        connections.retain(|(known, _)| *known != peer);
         if is_expected {
+            // A repeated connection is that of a process which gave up the first one.
+            connections.retain(|(known, _)| *known != peer);
             connections.push((peer, connection));
         }
     }
@@ -231,6 +243,7 @@ async fn read(peer: u32, mut receiver: Receiver, mailbox: Arc<Mailbox>) {
 pub struct PeerExchange {
     process: u32,
     processes: u32,
+    max_update_bytes: usize,
     mailbox: Arc<Mailbox>,
     network: Mutex<Option<(Outgoing, JoinHandle<()>)>>,
 }
@@ -238,6 +251,22 @@ pub struct PeerExchange {
 impl fmt::Debug for PeerExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PeerExchange({} of {})", self.process, self.processes)
+    }
+}
+
+impl PeerExchange {
+    /// Refuses updates that the receiver would refuse as too long.
+    fn check_length(&self, message: &ExchangeMessage) -> Result<()> {
+        let (bytes, most) = (message.update_bytes(), self.max_update_bytes);
+        if bytes <= most {
+            return Ok(());
+        }
+        let what = format!(
+            "the updates of an iteration have {bytes} bytes, and a message to another process at most {most}"
+        );
+        Err(Error::new(ErrorCode::LimitReached, what)
+            .hint("commit sparse updates or smaller variables, or run one process")
+            .permanent())
     }
 }
 
@@ -251,6 +280,7 @@ impl Exchange for PeerExchange {
     }
 
     fn send(&self, to: u32, message: ExchangeMessage) -> Result<()> {
+        self.check_length(&message)?;
         let network = self.network.lock();
         let network = network.unwrap_or_else(PoisonError::into_inner);
         if let Some((outgoing, _)) = &*network

@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parts::part_of;
+
 /// A node of the tree: the merged updates of `2^level` partitions, or of those that are left.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Subtree {
@@ -55,10 +57,11 @@ pub(crate) struct ReductionTree {
     process: u32,
 }
 
-/// Returns the first partition of part `part`.
-fn begin(partitions: u32, parts: u32, part: u32) -> u32 {
-    // The quotient is at most `partitions`.
-    (u64::from(partitions) * u64::from(part) / u64::from(parts)) as u32
+/// Returns the partitions of part `part`.
+fn partitions_of(partitions: u32, parts: u32, part: u32) -> Range<u32> {
+    let part = part_of(partitions as usize, parts as usize, part as usize);
+    // Both are at most `partitions`.
+    part.start as u32..part.end as u32
 }
 
 impl ReductionTree {
@@ -76,16 +79,14 @@ impl ReductionTree {
 
     /// Returns the partitions of this process.
     pub(crate) fn own(&self) -> Range<u32> {
-        let begin = |process| begin(self.partitions, self.processes, process);
-        begin(self.process)..begin(self.process + 1)
+        partitions_of(self.partitions, self.processes, self.process)
     }
 
     /// Returns the partitions of a thread of this process.
     pub(crate) fn of_thread(&self, threads: u32, thread: u32) -> Range<u32> {
         let own = self.own();
-        let count = own.end - own.start;
-        let begin = |thread| own.start + begin(count, threads, thread);
-        begin(thread)..begin(thread + 1)
+        let part = partitions_of(own.end - own.start, threads, thread);
+        own.start + part.start..own.start + part.end
     }
 
     /// Returns the process that merges the children of a node's parent, and the node's left
@@ -93,8 +94,8 @@ impl ReductionTree {
     fn owner(&self, node: Subtree) -> u32 {
         // The first process whose end is above the leaf.
         let leaf = node.first_leaf();
-        let ends =
-            (1..=self.processes).map(|process| begin(self.partitions, self.processes, process));
+        let partitions = |process| partitions_of(self.partitions, self.processes, process);
+        let ends = (0..self.processes).map(|process| partitions(process).end);
         ends.take_while(|end| u64::from(*end) <= leaf).count() as u32
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Replica<'a> {
     pub(crate) operations: Vec<Arc<dyn UpdateOperations>>,
     exchange: Option<Arc<dyn Exchange>>,
     condition: Option<StopCondition<'a>>,
+    /// The first iteration of the run.
+    first: u64,
     state: Mutex<ReplicaState>,
     changed: Condvar,
 }
@@ -61,6 +63,7 @@ impl<'a> Replica<'a> {
             operations: values.map(|named| named.value.operations()).collect(),
             exchange,
             condition,
+            first: variables.next,
             state: Mutex::new(ReplicaState {
                 variables,
                 reductions: BTreeMap::new(),
@@ -84,6 +87,15 @@ impl<'a> Replica<'a> {
     pub(crate) fn into_state(self) -> ReplicaState {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evaluates the condition on restored values: a run that had ended does not continue.
+    pub(crate) fn check_restored(&self) -> Result<()> {
+        let mut state = self.lock();
+        if let (Some(condition), true) = (&self.condition, self.first > 0) {
+            state.is_stopped = condition(state.variables.values())?;
+        }
+        Ok(())
     }
 
     /// Waits until the values contain the updates of `iterations` iterations, the condition is
@@ -300,8 +312,7 @@ impl<'a> Replica<'a> {
         variables: &[String],
     ) -> Result<()> {
         let state = self.lock();
-        // Updates of the peer may have arrived before its start.
-        let own = state.variables.next - state.applied_at.len() as u64;
+        let own = self.first;
         let differs = |what: String| Err(Error::new(ErrorCode::InvalidJob, what).permanent());
         if iterations != own {
             return differs(format!(

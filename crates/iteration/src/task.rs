@@ -42,6 +42,7 @@ impl<'t, P> Task<'t, P> {
     ///
     /// # Errors
     /// [`ErrorCode::Cancelled`] if the run has ended meanwhile: the task returns this error.
+    /// [`ErrorCode::InvalidJob`] if the variable belongs to another iteration.
     pub fn get<V: SharedVariable>(&self, variable: &Variable<V>) -> Result<Arc<V>> {
         let state = self.replica.wait_for(self.iteration);
         if state.failure.is_some() || state.variables.next < self.iteration {
@@ -65,7 +66,7 @@ impl<'t, P> Task<'t, P> {
     ///
     /// # Errors
     /// [`ErrorCode::UserError`] if the update has a fault, such as a number that is not finite or a
-    /// wrong size.
+    /// wrong size; [`ErrorCode::InvalidJob`] if the variable belongs to another iteration.
     pub fn commit<V: SharedVariable>(
         &mut self,
         variable: &Variable<V>,

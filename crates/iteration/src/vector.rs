@@ -10,6 +10,8 @@ use crate::merge::Merge;
 
 /// Bytes of a component in a sparse update: its number, and the gap to the last index.
 const SPARSE_COMPONENT_BYTES: usize = 10;
+/// The largest size of a sparse vector: indices are numbers of 32 bits.
+const MAX_SPARSE_SIZE: usize = u32::MAX as usize;
 /// Bytes of a component in a dense update.
 const DENSE_COMPONENT_BYTES: usize = 8;
 
@@ -26,11 +28,12 @@ impl SparseVector {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if the indices are not ascending, exceed the size, or are not as
-    /// many as the numbers.
+    /// many as the numbers, or if the size is above 2³² − 1.
     pub fn new(size: usize, indices: Vec<u32>, numbers: Vec<f64>) -> Result<Self> {
         let ascending = indices.windows(2).all(|pair| pair[0] < pair[1]);
         let within = indices.last().is_none_or(|last| (*last as usize) < size);
-        if ascending && within && indices.len() == numbers.len() {
+        let is_indexed = size <= MAX_SPARSE_SIZE && indices.len() == numbers.len();
+        if ascending && within && is_indexed {
             return Ok(SparseVector {
                 size,
                 indices,
@@ -366,6 +369,13 @@ mod tests {
         let form = SparseBytes {
             size: 4,
             gaps: vec![9],
+            numbers: vec![1.0],
+        };
+        let bytes = postcard::to_allocvec(&form).unwrap();
+        assert!(postcard::from_bytes::<SparseVector>(&bytes).is_err());
+        let form = SparseBytes {
+            size: usize::MAX,
+            gaps: vec![1],
             numbers: vec![1.0],
         };
         let bytes = postcard::to_allocvec(&form).unwrap();

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_iteration::{
-    Dataset, Exchange, Highest, Iterate, IterationReport, MemoryExchange, Replicated, SparseVector,
-    Variables, Vector, VectorUpdate,
+    Dataset, Exchange, Highest, Iterate, IterationReport, MemoryExchange, PeerListener, Replicated,
+    SparseVector, Variables, Vector, VectorUpdate,
 };
+use ardea_network::rpc::{HandshakeRequest, Security, connect};
 
 const FEATURES: usize = 1000;
 
@@ -152,5 +154,81 @@ fn a_party_that_begins_from_another_snapshot_is_refused() {
     for party in parties {
         let error = party.join().unwrap().unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidJob, "{error}");
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Listens for some processes; returns the listeners and their addresses.
+fn listen(processes: usize) -> (Vec<PeerListener>, Vec<String>) {
+    let listeners: Vec<_> = (0..processes)
+        .map(|_| PeerListener::bind("127.0.0.1:0", &Security::new("test"), 1).unwrap())
+        .collect();
+    let addresses = listeners.iter().map(PeerListener::address).collect();
+    (listeners, addresses)
+}
+
+/// Starts a process of a run as a thread.
+fn start(
+    process: usize,
+    listener: PeerListener,
+    addresses: &[String],
+) -> thread::JoinHandle<Result<Outcome>> {
+    let addresses = addresses.to_vec();
+    thread::spawn(move || {
+        let exchange = listener.connect(process as u32, &addresses, TIMEOUT)?;
+        run(Some(Arc::new(exchange)), false, None)
+    })
+}
+
+#[test]
+fn an_unexpected_connection_removes_no_established_one() {
+    let (mut listeners, addresses) = listen(3);
+    let last = listeners.pop().unwrap();
+    let mut parties: Vec<_> = listeners
+        .into_iter()
+        .enumerate()
+        .map(|(process, listener)| start(process, listener, &addresses))
+        .collect();
+    // Process 1 has connected to process 0, and does not expect it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let security = Security::new("test").within("test/iteration/1".to_owned());
+    let greeting = HandshakeRequest::new("0".to_owned());
+    let unexpected = connect(&addresses[1], &greeting, &security, TIMEOUT);
+    let unexpected = runtime.block_on(unexpected).unwrap();
+    parties.push(start(2, last, &addresses));
+    let (expected, _, _) = run(None, false, None).unwrap();
+    for party in parties {
+        let (numbers, _, _) = party.join().unwrap().unwrap();
+        assert_eq!(numbers, expected);
+    }
+    drop(unexpected);
+}
+
+#[test]
+fn updates_that_are_too_long_for_a_message_end_all_with_that_reason() {
+    let (listeners, addresses) = listen(2);
+    let parties: Vec<_> = listeners
+        .into_iter()
+        .enumerate()
+        .map(|(process, listener)| {
+            start(
+                process,
+                listener.max_update_bytes(FEATURES * 8 - 1),
+                &addresses,
+            )
+        })
+        .collect();
+    for party in parties {
+        let error = party.join().unwrap().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitReached, "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("the updates of an iteration have 80"),
+            "{text}"
+        );
     }
 }

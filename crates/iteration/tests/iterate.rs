@@ -93,6 +93,42 @@ fn a_run_continues_from_a_snapshot_with_the_same_results() {
 }
 
 #[test]
+fn a_run_that_had_ended_does_not_continue_from_its_last_snapshot() {
+    let run = |restored: Option<&Snapshot>| {
+        let dataset = Dataset::split(vec![1, 2, 3], 3).unwrap();
+        let mut variables = Variables::new();
+        let count = variables.add("count", Replicated(Counter(0))).unwrap();
+        if let Some(snapshot) = restored {
+            variables.restore(snapshot).unwrap();
+        }
+        let (tasks, mut last) = (AtomicU64::new(0), None);
+        let report = Iterate::new(variables)
+            .group(4)
+            .iterations(1_000)
+            .until(|values| Ok(values.get(&count)?.0.0 >= 18))
+            .snapshots(NonZeroU32::MIN, |snapshot| {
+                last = Some(snapshot);
+                Ok(())
+            })
+            .run(&dataset, |task| {
+                tasks.fetch_add(1, Ordering::Relaxed);
+                task.get(&count)?;
+                task.commit(&count, Counter(1))
+            })
+            .unwrap();
+        assert_eq!(report.stop_reason(), StopReason::Condition);
+        assert_eq!(report.iterations(), 6);
+        assert_eq!(report.value(&count).unwrap().0, Counter(18));
+        (tasks.into_inner(), last)
+    };
+    let (tasks, last) = run(None);
+    assert!(tasks >= 18);
+    let last = last.unwrap();
+    assert_eq!(last.iterations(), 6);
+    assert_eq!(run(Some(&last)).0, 0);
+}
+
+#[test]
 fn a_failed_sink_of_snapshots_ends_the_run() {
     let mut sink = |_| Err(Error::new(ErrorCode::DiskFull, "no space left"));
     let error = feedback(2, 10, 30, None, &mut sink).unwrap_err();

@@ -8,13 +8,14 @@ use ardea_iteration::{Dataset, Exchange, Iterate, IterationReport, Variables};
 use crate::examples::Examples;
 use crate::linear_model::LinearModel;
 use crate::loss::LossFunction;
-use crate::sgd::{BatchWindow, DescentRule, DescentState, GradientForm, StepSize, gradient};
+use crate::sgd::{BatchPlan, DescentRule, DescentState, GradientForm, StepSize, gradient};
 
 /// Training of a linear classifier by mini-batch gradient descent.
 ///
 /// The objective is the mean loss, plus `l1` times the sum of absolute weights, plus half of `l2`
 /// times the sum of squared weights. The bias has no penalty. Labels above zero are the positive
-/// class. Rows are shuffled once, by the seed; each iteration uses the next rows of each partition.
+/// class. Rows are shuffled once, by the seed. Each batch takes the next row of each partition in
+/// turn.
 #[derive(Clone, Debug)]
 pub struct LinearClassifier {
     loss: LossFunction,
@@ -127,7 +128,7 @@ impl LinearClassifier {
         self
     }
 
-    /// Sets the number of iterations in a group.
+    /// Sets the number of iterations in a group; 10 by default.
     pub fn group(mut self, iterations: u64) -> Self {
         self.group = iterations;
         self
@@ -164,7 +165,8 @@ impl LinearClassifier {
         self.train_partitions(&examples.split(self.partitions, self.seed)?)
     }
 
-    /// Trains on examples that are already shuffled and split.
+    /// Trains on examples that are already shuffled and split. Each process needs all partitions,
+    /// because the size of batches depends on their rows.
     ///
     /// # Errors
     /// As [`train`](Self::train), and [`ErrorCode::InvalidJob`] if the partitions have different
@@ -187,13 +189,8 @@ impl LinearClassifier {
                 "there are no examples to train on",
             ));
         }
-        let batch = self.batch.min(rows);
-        let form = self
-            .form
-            .unwrap_or_else(|| match partitions[0].is_sparse() {
-                true => GradientForm::Sparse { is_filtered: false },
-                false => GradientForm::Dense,
-            });
+        let plan = BatchPlan::new(self.batch, rows, partitions.len());
+        let form = self.form(&partitions[0]);
         let mut variables = Variables::new();
         let state = variables.add("model", DescentState::new(features, self.rule))?;
         let mut iterate = Iterate::new(variables)
@@ -206,11 +203,10 @@ impl LinearClassifier {
         if let Some(change) = self.tolerance {
             iterate = iterate.until(move |values| Ok(values.get(&state)?.loss_change < change));
         }
-        let (loss, count) = (self.loss, partitions.len());
+        let loss = self.loss;
         let report = iterate.run(dataset, |task| {
             let examples = task.partition();
-            let place = (task.partition_index(), count);
-            let window = BatchWindow::new(batch, place, examples.len(), task.iteration());
+            let window = plan.window(task.partition_index(), examples.len(), task.iteration());
             let update = gradient(examples, window, &*task.get(&state)?, loss, form);
             task.commit(&state, update)
         })?;
@@ -229,37 +225,29 @@ impl LinearClassifier {
     /// Computes the gradients of the iterations for a model of zeros, without merging, applying or
     /// exchanging them; returns the sum of losses. It is the baseline of benchmarks.
     pub fn arithmetic_only(&self, dataset: &Dataset<Examples>, iterations: u64) -> Result<f64> {
-        let partitions = dataset.partitions();
-        let features = partitions.first().map_or(0, Examples::features);
-        let rows: usize = partitions.iter().map(Examples::len).sum();
-        let form = self
-            .form
-            .unwrap_or(GradientForm::Sparse { is_filtered: false });
-        let state = DescentState::new(features, self.rule);
-        let threads = (self.threads.max(1) as usize).min(partitions.len());
-        let of_thread = |thread: usize| {
-            let begin = |thread| partitions.len() * thread / threads;
-            begin(thread)..begin(thread + 1)
+        let partitions: Vec<(usize, &Examples)> = dataset.partitions().iter().enumerate().collect();
+        let Some((_, first)) = partitions.first() else {
+            return Ok(0.0);
         };
-        let batch = self.batch.min(rows);
-        let work = |own: std::ops::Range<usize>| {
-            let mut loss = 0.0;
-            for iteration in 0..iterations {
-                for part in own.clone() {
-                    let (examples, place) = (&partitions[part], (part, partitions.len()));
-                    let window = BatchWindow::new(batch, place, examples.len(), iteration);
-                    loss += gradient(examples, window, &state, self.loss, form).loss;
-                }
-            }
-            loss
+        let form = self.form(first);
+        let state = DescentState::new(first.features(), self.rule);
+        let rows: usize = partitions.iter().map(|(_, part)| part.len()).sum();
+        let plan = BatchPlan::new(self.batch, rows, partitions.len());
+        let work = |own: &[(usize, &Examples)]| {
+            let tasks =
+                (0..iterations).flat_map(|iteration| own.iter().map(move |own| (iteration, own)));
+            let losses = tasks.map(|(iteration, (part, examples))| {
+                let window = plan.window(*part, examples.len(), iteration);
+                gradient(examples, window, &state, self.loss, form).loss
+            });
+            losses.sum::<f64>()
         };
         let work = &work;
+        let of_thread = partitions.len().div_ceil(self.threads.max(1) as usize);
         let losses = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads)
-                .map(|thread| {
-                    let own = of_thread(thread);
-                    scope.spawn(move || work(own))
-                })
+            let threads: Vec<_> = partitions
+                .chunks(of_thread)
+                .map(|own| scope.spawn(move || work(own)))
                 .collect();
             let losses = threads.into_iter().map(|thread| thread.join());
             losses.collect::<std::thread::Result<Vec<f64>>>()
@@ -271,6 +259,14 @@ impl LinearClassifier {
             )
         })?;
         Ok(losses.into_iter().sum())
+    }
+
+    /// Returns the form of gradients for examples, if none was chosen.
+    fn form(&self, examples: &Examples) -> GradientForm {
+        self.form.unwrap_or_else(|| match examples.is_sparse() {
+            true => GradientForm::Sparse { is_filtered: false },
+            false => GradientForm::Dense,
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -287,6 +283,11 @@ impl LinearClassifier {
                     "the weight {weight} of the {name} penalty is below zero"
                 ));
             }
+        }
+        if let Some(change) = self.tolerance
+            && !(change.is_finite() && change >= 0.0)
+        {
+            return refuse(format!("the tolerance {change} is below zero"));
         }
         if self.batch == 0 {
             let what = "a batch of zero rows makes no progress";

@@ -23,7 +23,7 @@ impl Merge for ClusterSums {
     }
 
     fn fault(&self) -> Option<VariableFault> {
-        VariableFault::in_numbers(&self.sums)
+        VariableFault::in_numbers(&self.sums).or_else(|| VariableFault::in_number(self.inertia))
     }
 }
 
@@ -81,7 +81,19 @@ impl SharedVariable for Centroids {
         }
     }
 
+    fn fault_of(&self, update: &ClusterSums) -> Option<VariableFault> {
+        if update.sums.len() != self.numbers.len() {
+            return Some(VariableFault::WrongSize {
+                expected: self.numbers.len(),
+                found: update.sums.len(),
+            });
+        }
+        update.fault()
+    }
+
     fn fault(&self) -> Option<VariableFault> {
         VariableFault::in_numbers(&self.numbers)
+            .or_else(|| VariableFault::in_number(self.inertia))
+            .or_else(|| VariableFault::in_number(self.moved))
     }
 }

@@ -148,6 +148,11 @@ impl Examples {
         Ok(())
     }
 
+    /// Removes the features from `features` on, which no row stores. Sparse rows only.
+    pub(crate) fn trim_features(&mut self, features: usize) {
+        self.features = features;
+    }
+
     fn check_numbers(&self, label: f64, numbers: impl Iterator<Item = (usize, f64)>) -> Result<()> {
         let bad = |what: String| Err(Error::new(ErrorCode::BadRecord, what));
         if !label.is_finite() {

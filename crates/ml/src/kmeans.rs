@@ -104,7 +104,8 @@ pub struct KMeans {
 #[derive(Clone, PartialEq, Debug)]
 pub struct KMeansModel {
     centroids: Centroids,
-    /// The sum of squared distances to the nearest centroids, before the last iteration.
+    /// The sum of squared distances to the nearest centroids before the last iteration; zero
+    /// without iterations.
     pub inertia: f64,
     /// The number of iterations.
     pub iterations: u64,
@@ -164,14 +165,22 @@ impl KMeans {
     /// Returns the clusters of points.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] before anything runs, if there are no clusters, or more clusters
-    /// than points.
+    /// [`ErrorCode::InvalidJob`] before anything runs, if there are no clusters, more clusters than
+    /// points, or the tolerance is not a finite distance; [`ErrorCode::UserError`] if points are so
+    /// far apart that squares of distances are infinite.
     pub fn train(&self, points: &Points) -> Result<KMeansModel> {
         let (clusters, dimension) = (self.clusters, points.dimension);
         if clusters == 0 || clusters > points.len() {
             let what = format!("{} points can't form {clusters} clusters", points.len());
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("give a number of clusters from one to the number of points"));
+        }
+        let tolerance = self.tolerance;
+        if !(tolerance.is_finite() && tolerance >= 0.0) {
+            let what = format!("the tolerance {tolerance} is no distance");
+            return Err(
+                Error::new(ErrorCode::InvalidJob, what).hint("give a finite number from zero")
+            );
         }
         let mut variables = Variables::new();
         let initial = Centroids {
@@ -182,7 +191,7 @@ impl KMeans {
         };
         let centroids = variables.add("centroids", initial)?;
         let dataset = Dataset::split((0..points.len()).collect(), self.partitions)?;
-        let limit = self.tolerance * self.tolerance;
+        let limit = tolerance * tolerance;
         let mut iterate = Iterate::new(variables)
             .threads(self.threads)
             .iterations(self.iterations)

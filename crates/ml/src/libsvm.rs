@@ -20,13 +20,16 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::examples::Examples;
 
-/// Limits of a file. They bound the memory that a wrong file takes.
+/// Limits of a file. They bound the memory that it takes: up to twice 12 bytes for each number and
+/// 16 for each example, because lists grow by doubling, and the longest line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LibsvmLimits {
     /// The highest index.
     pub features: u32,
     /// The maximum number of examples.
     pub rows: usize,
+    /// The maximum number of non-zero features of all examples together.
+    pub numbers: usize,
     /// The longest line, in bytes.
     pub line_bytes: u64,
 }
@@ -36,6 +39,7 @@ impl Default for LibsvmLimits {
         LibsvmLimits {
             features: 1 << 24,
             rows: 1 << 28,
+            numbers: 1 << 31,
             line_bytes: 16 << 20,
         }
     }
@@ -62,12 +66,12 @@ fn cannot_read(name: &str) -> Error {
 /// # Errors
 /// As [`read`].
 pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Result<Examples> {
-    let mut rows: Vec<(f64, usize)> = Vec::new();
-    let mut entries: Vec<(u32, f64)> = Vec::new();
-    let (mut features, mut line) = (0, Vec::new());
+    let mut examples = Examples::sparse(limits.features as usize);
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    let (mut features, mut stored, mut line) = (0, 0_usize, Vec::new());
     for number in 1_u64.. {
         line.clear();
-        let mut bounded = text.by_ref().take(limits.line_bytes + 1);
+        let mut bounded = text.by_ref().take(limits.line_bytes.saturating_add(1));
         let bytes = bounded.read_until(b'\n', &mut line);
         if bytes.map_err(|error| cannot_read(name).because(error))? == 0 {
             break;
@@ -89,13 +93,14 @@ pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Resul
         let Some(label) = words.next() else {
             continue;
         };
-        if rows.len() == limits.rows {
+        if examples.len() == limits.rows {
             return Err(limit(format!(
                 "{name} has more than {} examples",
                 limits.rows
             )));
         }
         let label = finite(label).ok_or_else(|| bad(format!("{label:?} is no label")))?;
+        row.clear();
         let mut last = 0;
         for word in words {
             let (index, number) = entry(word).map_err(&bad)?;
@@ -106,18 +111,20 @@ pub fn parse(mut text: impl BufRead, name: &str, limits: &LibsvmLimits) -> Resul
                 let what = format!("{}: index {index} is above {}", at(), limits.features);
                 return Err(limit(what));
             }
+            if stored == limits.numbers {
+                return Err(limit(format!(
+                    "{name} has more than {} numbers",
+                    limits.numbers
+                )));
+            }
+            stored += 1;
             last = index;
-            entries.push((index - 1, number));
+            row.push((index - 1, number));
         }
         features = features.max(last);
-        rows.push((label, entries.len()));
+        examples.push_sparse(label, &row)?;
     }
-    let mut examples = Examples::sparse(features as usize);
-    let mut begin = 0;
-    for (label, end) in rows {
-        examples.push_sparse(label, &entries[begin..end])?;
-        begin = end;
-    }
+    examples.trim_features(features as usize);
     Ok(examples)
 }
 
@@ -144,6 +151,7 @@ mod tests {
         let limits = LibsvmLimits {
             features: 100,
             rows: 3,
+            numbers: 5,
             line_bytes: 40,
         };
         parse(text.as_bytes(), "data.svm", &limits)
@@ -178,9 +186,20 @@ mod tests {
     }
 
     #[test]
+    fn lines_without_a_limit_are_read() {
+        let limits = LibsvmLimits {
+            line_bytes: u64::MAX,
+            ..LibsvmLimits::default()
+        };
+        let examples = parse("1 1:2\n-1 3:4\n".as_bytes(), "data.svm", &limits).unwrap();
+        assert_eq!((examples.len(), examples.features()), (2, 3));
+    }
+
+    #[test]
     fn limits_are_checked_before_memory_is_taken() {
         let long = format!("1 1:{}", "0".repeat(50));
-        for text in ["1 101:1", "1\n1\n1\n1\n", &long] {
+        let many = "1 1:1 2:1 3:1\n1 1:1 2:1 3:1\n";
+        for text in ["1 101:1", "1\n1\n1\n1\n", &long, many] {
             let error = parsed(text).unwrap_err();
             assert_eq!(error.code(), ErrorCode::LimitReached, "{text}");
         }

@@ -1,7 +1,9 @@
 //! Mini-batch gradient descent as a shared variable: tasks commit gradients, and their sum changes
 //! the weights.
 
-use ardea_iteration::{Merge, SharedVariable, SparseAccumulator, VariableFault, VectorUpdate};
+use ardea_iteration::{
+    Merge, SharedVariable, SparseAccumulator, SparseVector, VariableFault, VectorUpdate,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::examples::Examples;
@@ -128,6 +130,34 @@ impl DescentState {
         self.weights[feature] = moved.signum() * (moved.abs() - threshold).max(0.0);
     }
 
+    /// Returns the fault that a gradient would leave in the weights, if any. Penalties are not
+    /// considered.
+    pub(crate) fn fault_after(&self, gradient: &SparseVector, bias: f64) -> Option<VariableFault> {
+        let features = self.weights.len();
+        let after = |position: usize, weight: f64, gradient: f64| {
+            let (step, square) = match self.rule.step {
+                StepSize::Constant(size) => (size, 0.0),
+                StepSize::InverseRoot(size) => (size / ((self.iterations + 1) as f64).sqrt(), 0.0),
+                StepSize::Adaptive(size) => {
+                    let square = self.squares[position] + gradient * gradient;
+                    (size / square.sqrt().max(LEAST_ROOT), square)
+                }
+            };
+            // The sum of two finite numbers may be infinite as well.
+            [square, weight - step * gradient]
+        };
+        let weights = gradient.iter().find_map(|(feature, gradient)| {
+            let after = after(feature, self.weights[feature], gradient);
+            let value = after.into_iter().find(|number| !number.is_finite())?;
+            let index = Some(feature);
+            Some(VariableFault::NotFinite { index, value })
+        });
+        weights.or_else(|| {
+            let after = after(features, self.bias, bias);
+            after.into_iter().find_map(VariableFault::in_number)
+        })
+    }
+
     /// Returns the penalties of the current weights.
     fn penalty(&self) -> f64 {
         let DescentRule { l1, l2, .. } = self.rule;
@@ -200,32 +230,61 @@ impl SharedVariable for DescentState {
     }
 }
 
-/// The rows of a partition that belong to a batch: a window that moves through the partition.
+/// The division of batches among partitions. Row by row, batches take the next row of each
+/// partition in turn. So all rows are used equally often, also if a batch has fewer rows than there
+/// are partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BatchWindow {
-    pub(crate) begin: usize,
-    pub(crate) rows: usize,
+pub(crate) struct BatchPlan {
+    /// The rows of a batch; `None` for all rows.
+    rows: Option<usize>,
+    partitions: usize,
 }
 
-impl BatchWindow {
-    /// Returns the window of an iteration. `batch` rows are divided among `partitions`.
-    pub(crate) fn new(
-        batch: usize,
-        (partition, partitions): (usize, usize),
-        len: usize,
-        iteration: u64,
-    ) -> Self {
-        let begin = |part: usize| (batch as u128 * part as u128 / partitions as u128) as usize;
-        let rows = (begin(partition + 1) - begin(partition)).min(len);
-        let position = (u128::from(iteration) * rows as u128) % len.max(1) as u128;
-        BatchWindow {
-            begin: position as usize,
-            rows,
+impl BatchPlan {
+    /// Creates the plan of batches of at most `batch` of `total` rows.
+    pub(crate) fn new(batch: usize, total: usize, partitions: usize) -> Self {
+        BatchPlan {
+            rows: (batch < total).then_some(batch),
+            partitions,
         }
     }
 
+    /// Returns the window of an iteration in a partition of `len` rows.
+    pub(crate) fn window(self, partition: usize, len: usize, iteration: u64) -> BatchWindow {
+        let all = BatchWindow {
+            begin: 0,
+            rows: len,
+        };
+        let Some(batch) = self.rows else {
+            return all;
+        };
+        // The rows that earlier batches have taken from the partition.
+        let taken = |iterations: u128| {
+            (iterations * batch as u128 + partition as u128) / self.partitions as u128
+        };
+        let begin = taken(iteration.into());
+        let rows = taken(u128::from(iteration) + 1) - begin;
+        if rows >= len as u128 {
+            return all;
+        }
+        // Both are below the length.
+        BatchWindow {
+            begin: (begin % len as u128) as usize,
+            rows: rows as usize,
+        }
+    }
+}
+
+/// The rows of a partition that belong to a batch: a window that moves through the partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BatchWindow {
+    begin: usize,
+    rows: usize,
+}
+
+impl BatchWindow {
     /// Returns the rows of a partition of `len` rows.
-    pub(crate) fn rows(self, len: usize) -> impl Iterator<Item = usize> {
+    fn rows(self, len: usize) -> impl Iterator<Item = usize> {
         (self.begin..self.begin + self.rows).map(move |row| if row < len { row } else { row - len })
     }
 }
@@ -291,16 +350,35 @@ mod tests {
     #[test]
     fn windows_visit_all_rows_of_a_partition_in_turn() {
         let mut visits = [0; 10];
+        let plan = BatchPlan::new(6, 20, 2);
         for iteration in 0..10 {
-            let window = BatchWindow::new(6, (1, 2), 10, iteration);
-            for row in window.rows(10) {
+            for row in plan.window(1, 10, iteration).rows(10) {
                 visits[row] += 1;
             }
         }
         assert_eq!(visits, [3; 10]);
-        let all = BatchWindow::new(100, (0, 2), 10, 3);
-        assert_eq!(all, BatchWindow { begin: 0, rows: 10 });
-        assert_eq!(BatchWindow::new(100, (0, 2), 0, 3).rows(0).count(), 0);
+        let plan = BatchPlan::new(100, 20, 2);
+        assert_eq!(plan.window(0, 10, 3), BatchWindow { begin: 0, rows: 10 });
+        assert_eq!(plan.window(0, 0, 3).rows(0).count(), 0);
+    }
+
+    #[test]
+    fn batches_of_any_size_use_all_rows_equally_often() {
+        for batch in 1..=40 {
+            let (partitions, len) = (8, 5);
+            let plan = BatchPlan::new(batch, partitions * len, partitions);
+            let mut visits = vec![0; partitions * len];
+            for iteration in 0..40 {
+                let before: usize = visits.iter().sum();
+                for partition in 0..partitions {
+                    for row in plan.window(partition, len, iteration).rows(len) {
+                        visits[partition * len + row] += 1;
+                    }
+                }
+                assert_eq!(visits.iter().sum::<usize>() - before, batch);
+            }
+            assert_eq!(visits, vec![batch; partitions * len]);
+        }
     }
 
     #[test]

@@ -222,6 +222,8 @@ fn invalid_settings_are_refused() {
         classifier().batch(0),
         classifier().group(0),
         classifier().partitions(0),
+        classifier().tolerance(-1.0),
+        classifier().tolerance(f64::NAN),
     ] {
         let error = bad.train(&examples).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidJob, "{bad:?}");
@@ -285,6 +287,42 @@ fn k_means_has_the_centroids_of_a_plain_loop() {
     }
     let settled = trainer.iterations(500).train(&points).unwrap();
     assert!(settled.iterations < 500);
+}
+
+#[test]
+fn points_whose_distances_are_infinite_end_the_training() {
+    let mut points = Points::new(1).unwrap();
+    for number in [1e200, -1e200, 1.0, 2.0] {
+        points.push(&[number]).unwrap();
+    }
+    let error = KMeans::new(2).partitions(1).train(&points).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UserError, "{error}");
+    assert!(error.to_string().contains("is inf"), "{error}");
+}
+
+#[test]
+fn a_tolerance_that_is_no_distance_is_refused() {
+    let mut points = Points::new(1).unwrap();
+    for number in 0..8 {
+        points.push(&[f64::from(number)]).unwrap();
+    }
+    for tolerance in [-1.0, f64::NAN, f64::INFINITY] {
+        let trained = KMeans::new(2).tolerance(tolerance).train(&points);
+        assert_eq!(trained.unwrap_err().code(), ErrorCode::InvalidJob);
+    }
+}
+
+#[test]
+fn batches_with_fewer_rows_than_partitions_use_all_rows() {
+    // Each row has a feature of its own.
+    let mut examples = Examples::sparse(64);
+    for row in 0..64 {
+        examples.push_sparse(1.0, &[(row, 1.0)]).unwrap();
+    }
+    let classifier = LinearClassifier::logistic_regression();
+    let classifier = classifier.batch(3).partitions(16).iterations(22);
+    let model = classifier.train(&examples).unwrap().model;
+    assert_eq!(model.non_zero(), 64);
 }
 
 #[test]

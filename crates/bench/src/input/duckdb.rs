@@ -1,11 +1,9 @@
 //! The same queries in DuckDB, over the same file.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-use serde_json::Value;
 
 use super::{InputFormat, InputParams, InputQuery};
+use crate::python;
 
 /// The resources that DuckDB used for a query.
 #[derive(Clone, Copy, Debug)]
@@ -32,19 +30,10 @@ rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({'cpu_s': cpu() - before, 'wall_s': time.monotonic() - wall, 'rss_mb': rss_mb}))
 ";
 
-/// The environment variable with the Python interpreter that has the package `duckdb`.
-const PYTHON: &str = "ARDEA_BENCH_PYTHON";
-
 /// Runs the query; `None` if there is no Python with DuckDB, or DuckDB fails.
 pub(super) fn run(params: &InputParams, input: &Path, output: &Path) -> Option<QueryTimes> {
-    let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
-    let answer = Command::new(python)
-        .args(["-c", PROGRAM, &params.threads.to_string()])
-        .arg(query(params, input, output))
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let times: Value = serde_json::from_slice(&answer.stdout).ok()?;
+    let arguments = [params.threads.to_string(), query(params, input, output)];
+    let times = python::run(PROGRAM, arguments)?;
     Some(QueryTimes {
         cpu_s: times.get("cpu_s")?.as_f64()?,
         wall_s: times.get("wall_s")?.as_f64()?,

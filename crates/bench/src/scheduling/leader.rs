@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
-use ardea_core::Epoch;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, MicroBatch, Result};
 use ardea_groups::{
     FromGroupWorker, GroupScheduler, GroupSummary, SchedulerAction, SchedulerEvent, ToGroupWorker,
 };
@@ -193,7 +192,7 @@ impl Leader {
         let workers = 1..=u32::try_from(self.workers).unwrap_or(u32::MAX);
         self.happens(SchedulerEvent::Begun {
             generation: Generation(1),
-            after: Epoch(0),
+            after: MicroBatch(0),
             workers: workers.map(ContainerId).collect(),
         })?;
         while !self.is_stopped {
@@ -245,7 +244,9 @@ impl Leader {
                     return Err(Error::new(ErrorCode::Internal, "the attempt was ended")
                         .because(why.to_string()));
                 }
-                SchedulerAction::Drained(_) => {}
+                SchedulerAction::Drained(_)
+                | SchedulerAction::Decided(_)
+                | SchedulerAction::Scale(_) => {}
             }
         }
         Ok(())
@@ -253,7 +254,7 @@ impl Leader {
 
     fn ended(&mut self, summary: &GroupSummary) -> Result<()> {
         self.progress = Instant::now();
-        let new = summary.first.0 + u64::from(summary.epochs) - 1 - self.all_batches;
+        let new = summary.first.0 + u64::from(summary.batches) - 1 - self.all_batches;
         self.all_batches += new;
         if summary.group.0 < WARMUP_GROUPS {
             return Ok(());
@@ -267,10 +268,10 @@ impl Leader {
         }
         self.figures.batches += new;
         self.measured_until = self.progress;
-        let nanos = summary.duration.as_nanos() as u64 / u64::from(summary.epochs);
+        let nanos = summary.duration.as_nanos() as u64 / u64::from(summary.batches);
         self.figures
             .batch_nanos
-            .saturating_record_n(nanos.max(1), u64::from(summary.epochs));
+            .saturating_record_n(nanos.max(1), u64::from(summary.batches));
         match self.figures.batches >= self.wanted {
             true => self.happens(SchedulerEvent::Stop),
             false => Ok(()),

@@ -1,8 +1,8 @@
 //! The parameters of `ardea bench scheduling`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_config::duration::format_duration;
 use ardea_config::parse_count;
 use ardea_core::Result;
 use ardea_groups::{
@@ -10,7 +10,6 @@ use ardea_groups::{
     StageGraph, StageId,
 };
 use clap::ValueEnum;
-use serde_json::json;
 
 use crate::bounds::{MOST_PROCESSES, check_positive, check_range, refused};
 use crate::flags::time;
@@ -20,17 +19,21 @@ use crate::report::{Field, fields};
 const REDUCERS: u32 = 16;
 const MOST_SIMULATED: u32 = 100_000;
 const MOST_SLOTS: u32 = 1_000;
+/// The number of steps that the tuner retains.
+const MOST_TRACED: u32 = 256;
+/// The largest compared group, which is simulated task by task.
+const MOST_COMPARED: u32 = 2_000;
 /// The number of workers by default: simulated, and processes.
 const WORKERS: (u32, u32) = (128, 2);
 
 /// The way in which micro-batches are scheduled.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SchedulingMode {
-    /// Groups of batches, planned ahead
+    /// Groups of micro-batches, planned ahead
     Groups,
-    /// Single batches, each planned while the one before runs
+    /// Single micro-batches, each planned while the one before runs
     Pipelined,
-    /// A barrier after each stage of each batch
+    /// A barrier after each stage of each micro-batch
     BarrierPerBatch,
 }
 
@@ -40,13 +43,13 @@ pub struct SchedulingParams {
     /// Number of workers: 2 processes, or 128 simulated ones by default
     #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
-    /// Tasks of a stage and batch on each worker
+    /// Tasks of a stage and micro-batch on each worker
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub slots: u32,
-    /// Stages of a batch; the second has 16 tasks
+    /// Stages of a micro-batch; the second has 16 tasks
     #[arg(long, value_name = "1|2", default_value_t = 1)]
     pub stages: u32,
-    /// Batches in a group
+    /// Micro-batches in a group
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub group: u32,
     /// Simulate the workers
@@ -55,26 +58,33 @@ pub struct SchedulingParams {
     /// Way of scheduling
     #[arg(long, value_enum, default_value_t = SchedulingMode::Groups)]
     pub mode: SchedulingMode,
-    /// Number of measured batches
+    /// Number of measured micro-batches
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "20000")]
     pub batches: u64,
     /// Let the size of groups follow a modelled cost of coordination, and print the traces
     #[arg(long)]
     pub tune: bool,
-    /// Durations of batches, for --tune
-    #[arg(long, value_name = "DURATION", value_delimiter = ',', value_parser = time,
+    /// Lengths of micro-batches, for --tune; the first one is for --groups
+    #[arg(long, alias = "epoch", value_name = "DURATION", value_delimiter = ',', value_parser = time,
         default_value = "100ms,250ms")]
-    pub epoch: Vec<Duration>,
+    pub micro_batch: Vec<Duration>,
     /// Modelled cost of a group, for --tune
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "108ms")]
     pub group_cost: Duration,
-    /// Modelled cost of each batch of a group, for --tune
+    /// Modelled cost of each micro-batch of a group, for --tune
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "5ms")]
     pub batch_cost: Duration,
     /// Number of groups, for --tune. The coordination of the group in the middle takes a second
     /// longer
     #[arg(long, value_name = "N", default_value_t = 60)]
-    pub groups: u32,
+    pub trace_groups: u32,
+    /// Draw the traces as SVG, for --tune
+    #[arg(long, value_name = "FILE", requires = "tune")]
+    pub draw: Option<PathBuf>,
+    /// Compare these sizes of groups: latency of processes, and in virtual time recovery from a
+    /// lost worker and reaction to a new one
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["tune", "group"])]
+    pub groups: Vec<u32>,
 }
 
 impl SchedulingParams {
@@ -88,15 +98,23 @@ impl SchedulingParams {
         check_range("--stages", self.stages, 1..=2)?;
         check_range("--group", self.group, 1..=MAX_GROUP_SIZE)?;
         check_range("--batches", self.batches, 1..=1_000_000_000)?;
-        check_range("--groups", self.groups, 10..=10_000)?;
-        for epoch in &self.epoch {
-            check_positive("--epoch", *epoch)?;
+        check_range("--trace-groups", self.trace_groups, 10..=MOST_TRACED)?;
+        for size in &self.groups {
+            check_range("--groups", *size, 1..=MOST_COMPARED)?;
+        }
+        for length in &self.micro_batch {
+            check_positive("--micro-batch", *length)?;
         }
         if self.stages > 1 && !self.simulated && !self.tune {
             return Err(refused("processes exchange no records here")
                 .hint("add --simulated, or leave --stages out"));
         }
         Ok(())
+    }
+
+    /// Returns true if the parameters request a series of results.
+    pub fn is_series(&self) -> bool {
+        self.tune || !self.groups.is_empty()
     }
 
     pub(super) fn workers(&self) -> u32 {
@@ -130,14 +148,7 @@ impl SchedulingParams {
     pub(super) fn fields(&self) -> Vec<Field> {
         let mode = self.mode.to_possible_value();
         let mode = mode.as_ref().map_or("", |value| value.get_name());
-        let mut fields = fields!(self; workers = self.workers(), slots, stages, group, simulated,
-            mode = mode, batches, tune);
-        if self.tune {
-            let epochs: Vec<String> = self.epoch.iter().copied().map(format_duration).collect();
-            fields.push(("epoch", json!(epochs)));
-            fields.extend(fields!(self; group_cost, batch_cost, groups));
-        }
-        fields
+        fields!(self; workers = self.workers(), slots, stages, group, simulated, mode = mode, batches)
     }
 }
 
@@ -148,13 +159,15 @@ mod tests {
     #[test]
     fn parameters_that_cannot_run_are_refused() {
         type Set = fn(&mut SchedulingParams);
-        let wrong: [Set; 6] = [
+        let wrong: [Set; 8] = [
             |params| params.workers = Some(0),
             |params| params.workers = Some(65),
             |params| params.group = 0,
             |params| params.stages = 2,
             |params| params.slots = 0,
-            |params| params.epoch = vec![Duration::ZERO],
+            |params| params.micro_batch = vec![Duration::ZERO],
+            |params| params.groups = vec![10, 0],
+            |params| params.trace_groups = 1_000,
         ];
         for set in wrong {
             let mut params = SchedulingParams::default();

@@ -1,22 +1,24 @@
 //! Workers as processes: they run empty tasks, and are connected by the control protocol.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_groups::{FromGroupWorker, LocalAction, LocalEvent, LocalScheduler, ToGroupWorker};
+use ardea_groups::{
+    FromGroupWorker, LocalAction, LocalEvent, LocalScheduler, TaskFigures, ToGroupWorker,
+};
 use ardea_network::rpc::{self, Encoded, HandshakeRequest, Listener, RpcConnection, Security};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::leader::{LeaderEvent, Outlet, Recipients, lead};
+use super::leader::{LeaderEvent, LeaderFigures, Outlet, Recipients, lead};
 use super::params::SchedulingParams;
 use super::{Outcome, figures};
-use crate::usage::{Stopwatch, process_cpu_time};
+use crate::copies::Copies;
+use crate::usage::{Spent, Stopwatch};
 
 /// The longest time until a worker connects.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -29,56 +31,37 @@ struct WorkerParams {
     worker: u32,
 }
 
+impl WorkerParams {
+    /// Returns the argument of a worker's command.
+    fn argument(address: &str, worker: u32) -> Result<String> {
+        let address = address.to_string();
+        serde_json::to_string(&WorkerParams { address, worker }).map_err(|error| {
+            let what = "cannot encode a worker's parameters as JSON";
+            Error::new(ErrorCode::Internal, what).because(error)
+        })
+    }
+}
+
 fn security() -> Security {
     Security::new("bench")
 }
 
-/// The processes of the workers, killed when this is dropped.
-struct Workers(Vec<Child>);
-
-impl Workers {
-    fn start(address: &str, count: u32) -> Result<Self> {
-        let mut workers = Workers(Vec::new());
-        for worker in 1..=count {
-            let address = address.to_string();
-            let params = serde_json::to_string(&WorkerParams { address, worker });
-            let params = params.map_err(|error| {
-                let what = "cannot encode a worker's parameters as JSON";
-                Error::new(ErrorCode::Internal, what).because(error)
-            })?;
-            let child = Command::new("/proc/self/exe")
-                .args(["bench", "scheduling", "--copy", &params])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn();
-            workers.0.push(child.map_err(|error| {
-                Error::new(ErrorCode::StartFailed, "cannot start a worker").because(error)
-            })?);
-        }
-        Ok(workers)
-    }
-
-    fn cpu_time(&self) -> Duration {
-        let times = self.0.iter().map(|child| process_cpu_time(child.id()));
-        times.flatten().sum()
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 pub(super) fn run(params: &SchedulingParams) -> Result<Outcome> {
+    let (led, spent) = lead_processes(params)?;
+    Ok(Outcome {
+        figures: figures(&led, true),
+        spent,
+    })
+}
+
+/// Schedules for processes; returns the leader's measurements, and the resources of all processes.
+pub(super) fn lead_processes(params: &SchedulingParams) -> Result<(LeaderFigures, Spent)> {
     let runtime = runtime(Builder::new_multi_thread().worker_threads(1))?;
     let listener = runtime.block_on(Listener::bind("127.0.0.1:0", security()))?;
     let address = listener.address().to_string();
     let count = params.workers();
-    let workers = Workers::start(&address, count)?;
+    let arguments = (1..=count).map(|worker| WorkerParams::argument(&address, worker));
+    let workers = Copies::start("scheduling", "a worker", arguments)?;
     let (events, inbox) = channel();
     let senders = runtime.block_on(accept_all(listener, count, &events))?;
     let watch = Stopwatch::begin();
@@ -91,10 +74,7 @@ pub(super) fn run(params: &SchedulingParams) -> Result<Outcome> {
     let led = lead(params, &inbox, network)?;
     let mut spent = watch.spent();
     spent.cpu += workers.cpu_time().saturating_sub(cpu_before);
-    Ok(Outcome {
-        figures: figures(&led, true),
-        spent,
-    })
+    Ok((led, spent))
 }
 
 fn runtime(builder: &mut Builder) -> Result<Runtime> {
@@ -208,7 +188,8 @@ async fn work(params: &WorkerParams) -> Result<()> {
             for action in std::mem::take(&mut actions) {
                 match action {
                     LocalAction::Run(task) => {
-                        scheduler.on(start.elapsed(), LocalEvent::Ended(task), &mut actions);
+                        let ended = LocalEvent::Ended(task, TaskFigures::default());
+                        scheduler.on(start.elapsed(), ended, &mut actions);
                     }
                     LocalAction::ToLeader(report) => reports.push(report),
                     _ => {}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_groups::{LocalAction, LocalEvent, LocalScheduler, ToGroupWorker};
+use ardea_groups::{LocalAction, LocalEvent, LocalScheduler, TaskFigures, ToGroupWorker};
 use ardea_network::rpc::Encoded;
 
 use super::leader::{LeaderEvent, Outlet, Recipients, lead};
@@ -99,7 +99,8 @@ impl LocalWorkers {
         for action in self.actions.drain(..) {
             match action {
                 LocalAction::Run(task) => {
-                    self.events.push_back((worker, LocalEvent::Ended(task)));
+                    self.events
+                        .push_back((worker, LocalEvent::Ended(task, TaskFigures::default())));
                 }
                 LocalAction::Notify(to, notice) => {
                     self.events

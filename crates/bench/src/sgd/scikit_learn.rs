@@ -1,13 +1,13 @@
 //! The same training in scikit-learn, on one core.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use ardea_ml::Examples;
-use serde_json::Value;
 
+use crate::python;
 use crate::report::Field;
 
 /// The program around the training: only the training is timed.
@@ -31,9 +31,6 @@ print(json.dumps({'scikit_learn_cpu_s': cpu_s, 'scikit_learn_accuracy': model.sc
     'scikit_learn_loss': log_loss(labels, model.predict_proba(x))}))
 ";
 
-/// The environment variable with the Python interpreter that has the package.
-const PYTHON: &str = "ARDEA_BENCH_PYTHON";
-
 const NAMES: [&str; 3] = [
     "scikit_learn_cpu_s",
     "scikit_learn_loss",
@@ -45,23 +42,13 @@ pub(super) fn run(examples: Option<&Examples>, l2: f64) -> Vec<Field> {
     let answer = examples.and_then(|examples| {
         let folder = tempfile::tempdir().ok()?;
         write(examples, folder.path()).ok()?;
-        train(folder.path(), examples.features(), l2)
+        let (features, l2) = (examples.features().to_string(), l2.to_string());
+        let arguments: [OsString; 3] = [folder.path().into(), features.into(), l2.into()];
+        python::run(PROGRAM, arguments)
     });
     let answer = answer.unwrap_or_default();
     let field = |name| (name, answer.get(name).cloned().unwrap_or_default());
     NAMES.map(field).into()
-}
-
-fn train(folder: &Path, features: usize, l2: f64) -> Option<Value> {
-    let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
-    let answer = Command::new(python)
-        .args(["-c", PROGRAM])
-        .arg(folder)
-        .args([features.to_string(), l2.to_string()])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    serde_json::from_slice(&answer.stdout).ok()
 }
 
 /// Writes the matrix in compressed rows, each array to a file.

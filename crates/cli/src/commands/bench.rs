@@ -5,6 +5,7 @@
 
 mod pairs;
 mod repeat;
+mod scheduling_series;
 mod soak;
 mod sweep;
 mod table;
@@ -96,8 +97,8 @@ pub enum BenchCommand {
     },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
     Rescale(BenchArgs<RescaleParams>),
-    /// Cost of scheduling micro-batches for many simulated workers or some processes, or traces of
-    /// tuned groups
+    /// Cost of scheduling micro-batches for many simulated workers or some processes, traces of
+    /// tuned groups, or effects of the group size
     Scheduling {
         /// The benchmark.
         #[command(flatten)]
@@ -202,7 +203,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Scheduling {
             copy: Some(copy), ..
         } => Ok(scheduling::run_worker(copy)?),
-        BenchCommand::Scheduling { bench, copy: None } => bench.run(context),
+        BenchCommand::Scheduling { bench, copy: None } => scheduling_series::run(bench, context),
         BenchCommand::Sgd(bench) => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),
     }

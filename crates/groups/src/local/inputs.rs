@@ -1,16 +1,16 @@
-//! The inputs of a range: the epochs that its producers have ended.
+//! The inputs of a range: the micro-batches that its producers have ended.
 
 use std::collections::VecDeque;
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 
-use crate::message::EpochNotice;
+use crate::message::BatchNotice;
 use crate::stage_graph::{StageGraph, StageId, StageInput};
 
-/// The most epochs by which one producer may be ahead of another.
-const MAX_EPOCHS_AHEAD: u64 = 1 << 20;
+/// The most micro-batches by which one producer may be ahead of another.
+const MAX_BATCHES_AHEAD: u64 = 1 << 20;
 
-/// An epoch of a producer before those of the notice has not arrived.
+/// A micro-batch of a producer before those of the notice has not arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoticeGap;
 
@@ -37,7 +37,7 @@ impl LocalInput {
         self.input.exchange.producers_of(range, self.producers)
     }
 
-    fn tracker(self, range: u32, after: Epoch) -> InputTracker {
+    fn tracker(self, range: u32, after: MicroBatch) -> InputTracker {
         let (first, count) = self.producers_of(range);
         InputTracker {
             producer: self.input.from,
@@ -48,25 +48,29 @@ impl LocalInput {
         }
     }
 
-    /// Creates the inputs of a range whose state contains the epochs up to `after`.
-    pub(super) fn trackers(inputs: &[LocalInput], range: u32, after: Epoch) -> Vec<InputTracker> {
+    /// Creates the inputs of a range whose state contains the micro-batches up to `after`.
+    pub(super) fn trackers(
+        inputs: &[LocalInput],
+        range: u32,
+        after: MicroBatch,
+    ) -> Vec<InputTracker> {
         let inputs = inputs.iter();
         inputs.map(|input| input.tracker(range, after)).collect()
     }
 }
 
-/// An input of a range. A notice costs a few instructions for each producer in it; an epoch without
-/// notices costs nothing.
+/// An input of a range. A notice costs a few instructions for each producer in it; a micro-batch
+/// without notices costs nothing.
 #[derive(Debug)]
 pub(super) struct InputTracker {
     producer: StageId,
     /// The first producer for which the range waits.
     first: u32,
-    /// The last ended epoch of each of these producers.
-    last: Vec<Epoch>,
-    /// The last epoch that all of them have ended.
-    complete: Epoch,
-    /// The number of producers that have ended the epochs after `complete`.
+    /// The last ended micro-batch of each of these producers.
+    last: Vec<MicroBatch>,
+    /// The last micro-batch that all of them have ended.
+    complete: MicroBatch,
+    /// The number of producers that have ended the micro-batches after `complete`.
     counts: VecDeque<u32>,
 }
 
@@ -75,32 +79,37 @@ impl InputTracker {
         self.producer
     }
 
-    /// Returns the last epoch that all producers have ended.
-    pub(super) fn complete(&self) -> Epoch {
+    /// Returns the last micro-batch that all producers have ended.
+    pub(super) fn complete(&self) -> MicroBatch {
         self.complete
     }
 
     /// Records a notice; returns the number of duplicates in it.
     ///
     /// # Errors
-    /// If epochs before those of the notice are missing.
-    pub(super) fn record(&mut self, notice: &EpochNotice) -> Result<u64, NoticeGap> {
+    /// If micro-batches before those of the notice are missing. Nothing is recorded then.
+    pub(super) fn record(&mut self, notice: &BatchNotice) -> Result<u64, NoticeGap> {
         let mut duplicates = 0;
         let end = self.first.saturating_add(self.last.len() as u32);
         let from = notice.first.max(self.first);
         let to = notice.first.saturating_add(notice.count).min(end);
-        for producer in from..to {
-            let last = &mut self.last[(producer - self.first) as usize];
+        if from >= to {
+            return Ok(0);
+        }
+        let concerned = (from - self.first) as usize..(to - self.first) as usize;
+        let producers = &mut self.last[concerned];
+        let most = self.complete.0.saturating_add(MAX_BATCHES_AHEAD);
+        if notice.through.0 > most || producers.iter().any(|last| notice.from > last.next()) {
+            return Err(NoticeGap);
+        }
+        for last in producers {
             let next = last.next();
-            if notice.from > next || notice.through.0 > self.complete.0 + MAX_EPOCHS_AHEAD {
-                return Err(NoticeGap);
-            }
             duplicates += next
                 .0
                 .min(notice.through.0 + 1)
                 .saturating_sub(notice.from.0);
-            for epoch in next.0..=notice.through.0 {
-                let position = (epoch - self.complete.0 - 1) as usize;
+            for batch in next.0..=notice.through.0 {
+                let position = (batch - self.complete.0 - 1) as usize;
                 if position >= self.counts.len() {
                     self.counts.resize(position + 1, 0);
                 }
@@ -122,7 +131,7 @@ impl InputTracker {
     /// Returns the size of the tracker in memory.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.last.capacity() * size_of::<Epoch>()
+            + self.last.capacity() * size_of::<MicroBatch>()
             + self.counts.capacity() * size_of::<u32>()
     }
 }
@@ -133,15 +142,15 @@ mod tests {
     use crate::{BatchStage, PlacementVersion, StageExchange};
     use ardea_coordination::control::Generation;
 
-    fn notice(first: u32, count: u32, from: u64, through: u64) -> EpochNotice {
-        EpochNotice {
+    fn notice(first: u32, count: u32, from: u64, through: u64) -> BatchNotice {
+        BatchNotice {
             generation: Generation(1),
             version: PlacementVersion(1),
             producer: StageId(0),
             first,
             count,
-            from: Epoch(from),
-            through: Epoch(through),
+            from: MicroBatch(from),
+            through: MicroBatch(through),
             consumer: StageId(1),
             only: None,
         }
@@ -154,29 +163,49 @@ mod tests {
         ];
         let graph = StageGraph::new(stages).unwrap();
         let inputs = LocalInput::all_of(&graph, StageId(1));
-        LocalInput::trackers(&inputs, range, Epoch(10)).remove(0)
+        LocalInput::trackers(&inputs, range, MicroBatch(10)).remove(0)
     }
 
     #[test]
-    fn an_epoch_is_complete_when_the_last_producer_has_ended_it() {
+    fn a_micro_batch_is_complete_when_the_last_producer_has_ended_it() {
         let mut input = input(StageExchange::Shuffle, 4, 2, 0);
         assert_eq!(input.record(&notice(0, 2, 11, 11)), Ok(0));
         assert_eq!(input.record(&notice(3, 1, 11, 13)), Ok(0));
-        assert_eq!(input.complete(), Epoch(10));
+        assert_eq!(input.complete(), MicroBatch(10));
         assert_eq!(input.record(&notice(2, 1, 11, 12)), Ok(0));
-        assert_eq!(input.complete(), Epoch(11));
+        assert_eq!(input.complete(), MicroBatch(11));
         assert_eq!(input.record(&notice(0, 2, 12, 13)), Ok(0));
-        assert_eq!(input.complete(), Epoch(12));
+        assert_eq!(input.complete(), MicroBatch(12));
     }
 
     #[test]
-    fn duplicates_by_producer_and_epoch_are_counted_and_have_no_effect() {
+    fn duplicates_by_producer_and_micro_batch_are_counted_and_have_no_effect() {
         let mut input = input(StageExchange::Shuffle, 2, 2, 0);
         assert_eq!(input.record(&notice(0, 1, 11, 13)), Ok(0));
         assert_eq!(input.record(&notice(0, 1, 9, 10)), Ok(2));
         assert_eq!(input.record(&notice(0, 2, 12, 12)), Err(NoticeGap));
         assert_eq!(input.record(&notice(0, 2, 11, 14)), Ok(3));
-        assert_eq!(input.complete(), Epoch(14));
+        assert_eq!(input.complete(), MicroBatch(14));
+    }
+
+    #[test]
+    fn a_refused_notice_records_nothing() {
+        let mut input = input(StageExchange::Shuffle, 2, 2, 0);
+        assert_eq!(input.record(&notice(0, 1, 11, 11)), Ok(0));
+        // The second producer has not ended micro-batch 11 yet.
+        assert_eq!(input.record(&notice(0, 2, 12, 12)), Err(NoticeGap));
+        assert_eq!(input.record(&notice(1, 1, 11, 11)), Ok(0));
+        assert_eq!(input.complete(), MicroBatch(11));
+        assert_eq!(input.record(&notice(0, 2, 12, 12)), Ok(0));
+        assert_eq!(input.complete(), MicroBatch(12));
+    }
+
+    #[test]
+    fn a_notice_of_the_far_future_is_refused() {
+        let mut input = input(StageExchange::Shuffle, 2, 2, 0);
+        let far = notice(0, 2, 11, u64::MAX);
+        assert_eq!(input.record(&far), Err(NoticeGap));
+        assert_eq!(input.record(&notice(5, 7, 11, u64::MAX)), Ok(0));
     }
 
     #[test]
@@ -184,8 +213,8 @@ mod tests {
         let mut input = input(StageExchange::Tree { arity: 2 }, 16, 8, 3);
         assert_eq!(input.record(&notice(0, 6, 11, 11)), Ok(0));
         assert_eq!(input.record(&notice(6, 1, 11, 11)), Ok(0));
-        assert_eq!(input.complete(), Epoch(10));
+        assert_eq!(input.complete(), MicroBatch(10));
         assert_eq!(input.record(&notice(7, 1, 11, 11)), Ok(0));
-        assert_eq!(input.complete(), Epoch(11));
+        assert_eq!(input.complete(), MicroBatch(11));
     }
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 
 use super::notices::Span;
 use super::ranges::{FormerRange, LocalRange, LocalStage, RangeState};
 use super::{LocalAction, LocalScheduler};
-use crate::message::{
-    GroupFigures, GroupStart, MovedState, PlannedGroup, RangeMove, ToGroupWorker,
-};
+use crate::figures::GroupFigures;
+use crate::message::{GroupStart, MovedState, PlannedGroup, RangeMove, ToGroupWorker};
 use crate::placement::RangeId;
 use crate::stage_graph::{StageExchange, StageId};
 
@@ -50,7 +49,7 @@ impl LocalScheduler {
         let mut is_repeated = false;
         for group in &message.groups {
             if group.id == self.planned.next() {
-                self.plan(now, group, actions);
+                self.plan(group, actions);
             } else {
                 is_missing |= group.id > self.planned;
                 is_repeated |= group.id <= self.planned;
@@ -75,7 +74,8 @@ impl LocalScheduler {
             let mut stage = LocalStage::new(&start.graph, id, start.after);
             for (range, place) in (0..).zip(start.placement.stage(id)) {
                 if *place == self.me {
-                    let mut own = LocalRange::new(&stage.inputs, range, start.after, start.version);
+                    let at = RangeId { stage: id, range };
+                    let mut own = LocalRange::new(&stage.inputs, at, start.after, start.version);
                     own.state = RangeState::Idle;
                     stage.own.push(own);
                 }
@@ -94,14 +94,12 @@ impl LocalScheduler {
         self.kept_after = message.committed;
         self.former.clear();
         self.figures = GroupFigures::default();
+        self.reports_ranges = start.reports_ranges;
         self.starved_since = None;
+        self.failure = None;
     }
 
-    fn plan(&mut self, now: Duration, group: &PlannedGroup, actions: &mut Vec<LocalAction>) {
-        if let Some(since) = self.starved_since.take() {
-            let starved = now.saturating_sub(since).as_nanos();
-            self.figures.starved_nanos += u64::try_from(starved).unwrap_or(u64::MAX);
-        }
+    fn plan(&mut self, group: &PlannedGroup, actions: &mut Vec<LocalAction>) {
         for stage in &mut self.stages {
             if group.has_stage(stage.id) {
                 stage.planned = stage.planned.max(group.last());
@@ -114,7 +112,7 @@ impl LocalScheduler {
         self.groups.push_back(group.clone());
     }
 
-    fn trim(&mut self, committed: Epoch, actions: &mut Vec<LocalAction>) {
+    fn trim(&mut self, committed: MicroBatch, actions: &mut Vec<LocalAction>) {
         if committed > self.kept_after {
             self.kept_after = committed;
             self.former.retain(|former| former.through > committed);
@@ -142,6 +140,9 @@ impl LocalScheduler {
 
     fn apply_move(&mut self, moved: &RangeMove, actions: &mut Vec<LocalAction>) {
         let at = moved.at;
+        if self.placement.worker(at).is_none() {
+            return;
+        }
         Arc::make_mut(&mut self.placement).set(at, moved.to);
         let held = self.own_mut(at).map(|own| own.state);
         let is_held = held.is_some_and(|state| state != RangeState::Arriving);
@@ -176,7 +177,7 @@ impl LocalScheduler {
         let Some(stage) = self.stages.get_mut(at.stage.index()) else {
             return;
         };
-        let mut range = LocalRange::new(&stage.inputs, at.range, after, moved.version);
+        let mut range = LocalRange::new(&stage.inputs, at, after, moved.version);
         if moved.state == MovedState::Restored {
             range.rerun_through = stage.planned;
         }
@@ -211,7 +212,7 @@ impl LocalScheduler {
                 }
                 if self.kept_after > after {
                     let why = format!(
-                        "outputs of stage {} from epoch {} on are needed, and kept from epoch {} on",
+                        "outputs of stage {} from micro-batch {} on are needed, and kept from micro-batch {} on",
                         from.0,
                         after.0 + 1,
                         self.kept_after.0 + 1
@@ -236,7 +237,7 @@ impl LocalScheduler {
         self.deliver_loopback(actions);
     }
 
-    /// Returns the producers of a stage whose outputs are kept here, and the epochs of which
+    /// Returns the producers of a stage whose outputs are kept here, and the micro-batches of which
     /// consumers have been notified.
     fn kept_outputs(&self, stage: StageId, is_shuffle: bool) -> Vec<FormerRange> {
         let Some(local) = self.stages.get(stage.index()) else {

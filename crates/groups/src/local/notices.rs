@@ -1,28 +1,29 @@
-//! Notices of ended epochs: to the consumers of this worker's producers, and from other workers.
+//! Notices of ended micro-batches: to the consumers of this worker's producers, and from other
+//! workers.
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 
 use super::{BatchTask, LocalAction, LocalScheduler};
-use crate::message::EpochNotice;
+use crate::message::BatchNotice;
 use crate::placement::RangeId;
 use crate::stage_graph::{StageExchange, StageId};
 use ardea_coordination::packing::ContainerId;
 
-/// The producers, epochs and consumer of a notice.
+/// The producers, micro-batches and consumer of a notice.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) producer: StageId,
     pub(super) first: u32,
     pub(super) count: u32,
-    pub(super) from: Epoch,
-    pub(super) through: Epoch,
+    pub(super) from: MicroBatch,
+    pub(super) through: MicroBatch,
 }
 
 impl LocalScheduler {
     /// Notifies the consumers of a task that has just ended.
     ///
-    /// A shuffle gets one notice for each pair of workers and epoch, after the last range of this
-    /// worker. Consumers that wait for single producers are notified at once.
+    /// A shuffle gets one notice for each pair of workers and micro-batch, after the last range of
+    /// this worker. Consumers that wait for single producers are notified at once.
     pub(super) fn notify_consumers(&mut self, task: BatchTask, actions: &mut Vec<LocalAction>) {
         let Some(stage) = self.stages.get(task.at.stage.index()) else {
             return;
@@ -34,17 +35,17 @@ impl LocalScheduler {
             producer,
             first: range,
             count: 1,
-            from: task.epoch,
-            through: task.epoch,
+            from: task.batch,
+            through: task.batch,
         };
         for edge in 0..stage.consumers.len() {
             match self.stages[producer.index()].consumers[edge].exchange {
-                StageExchange::Shuffle if task.epoch > notified => {
-                    for epoch in notified.0 + 1..=ended.0 {
-                        self.notify_of_all(producer, edge, Epoch(epoch), actions);
+                StageExchange::Shuffle if task.batch > notified => {
+                    for batch in notified.0 + 1..=ended.0 {
+                        self.notify_of_all(producer, edge, MicroBatch(batch), actions);
                     }
                 }
-                // A range that catches up reports its epochs by itself.
+                // A range that catches up reports its micro-batches by itself.
                 StageExchange::Shuffle | StageExchange::Broadcast => {
                     self.notify_workers(edge, single, actions);
                 }
@@ -61,12 +62,12 @@ impl LocalScheduler {
         stage.notified = notified.max(ended);
     }
 
-    /// Notifies the consumers of a shuffle that all own producers have ended the epoch.
+    /// Notifies the consumers of a shuffle that all own producers have ended the micro-batch.
     fn notify_of_all(
         &mut self,
         producer: StageId,
         edge: usize,
-        epoch: Epoch,
+        batch: MicroBatch,
         actions: &mut Vec<LocalAction>,
     ) {
         for run in 0..self.stages[producer.index()].runs.len() {
@@ -75,8 +76,8 @@ impl LocalScheduler {
                 producer,
                 first,
                 count,
-                from: epoch,
-                through: epoch,
+                from: batch,
+                through: batch,
             };
             self.notify_workers(edge, span, actions);
         }
@@ -92,8 +93,8 @@ impl LocalScheduler {
         }
     }
 
-    pub(super) fn notice(&self, span: Span, consumer: StageId, only: Option<u32>) -> EpochNotice {
-        EpochNotice {
+    pub(super) fn notice(&self, span: Span, consumer: StageId, only: Option<u32>) -> BatchNotice {
+        BatchNotice {
             generation: self.generation.unwrap_or_default(),
             version: self.version,
             producer: span.producer,
@@ -106,7 +107,7 @@ impl LocalScheduler {
         }
     }
 
-    fn notify(&mut self, to: ContainerId, notice: EpochNotice, actions: &mut Vec<LocalAction>) {
+    fn notify(&mut self, to: ContainerId, notice: BatchNotice, actions: &mut Vec<LocalAction>) {
         if to == self.me {
             self.loopback.push(notice);
         }
@@ -123,7 +124,7 @@ impl LocalScheduler {
     }
 
     /// Processes a notice, or retains it if it refers to a later placement or attempt.
-    pub(super) fn receive(&mut self, notice: EpochNotice, actions: &mut Vec<LocalAction>) {
+    pub(super) fn receive(&mut self, notice: BatchNotice, actions: &mut Vec<LocalAction>) {
         let own = (self.generation, self.version);
         if (Some(notice.generation), notice.version) > own {
             self.early.push(notice);
@@ -132,7 +133,7 @@ impl LocalScheduler {
         }
     }
 
-    fn record(&mut self, notice: &EpochNotice, actions: &mut Vec<LocalAction>) {
+    fn record(&mut self, notice: &BatchNotice, actions: &mut Vec<LocalAction>) {
         let Some(stage) = self.stages.get_mut(notice.consumer.index()) else {
             return;
         };

@@ -1,9 +1,10 @@
 //! The ranges of a worker, by stage.
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 
 use super::inputs::{InputTracker, LocalInput};
-use crate::message::EpochNotice;
+use crate::figures::RangeFigures;
+use crate::message::BatchNotice;
 use crate::placement::{PlacementVersion, RangeId, RangePlacement};
 use crate::stage_graph::{StageExchange, StageGraph, StageId};
 use ardea_coordination::packing::ContainerId;
@@ -15,58 +16,60 @@ pub(super) enum RangeState {
     Arriving,
     /// No task of the range runs.
     Idle,
-    /// The task of the epoch `next` runs.
+    /// The task of the micro-batch `next` runs.
     Running,
 }
 
-/// A range of this worker. Its inactive tasks are those of the epochs from `next` to the last
-/// planned one: they need no memory of their own.
+/// A range of this worker. Its inactive tasks are those of the micro-batches from `next` to the
+/// last planned one: they need no memory of their own.
 #[derive(Debug)]
 pub(super) struct LocalRange {
     pub(super) range: u32,
-    pub(super) next: Epoch,
+    pub(super) next: MicroBatch,
     pub(super) state: RangeState,
     /// The version of the placement since which the range is here.
     pub(super) since: PlacementVersion,
-    /// The last epoch that was not run here: kept outputs begin with the next.
-    pub(super) began: Epoch,
-    /// The last epoch that may have been run elsewhere before.
-    pub(super) rerun_through: Epoch,
+    /// The last micro-batch that was not run here: kept outputs begin with the next.
+    pub(super) began: MicroBatch,
+    /// The last micro-batch that may have been run elsewhere before.
+    pub(super) rerun_through: MicroBatch,
+    pub(super) figures: RangeFigures,
     pub(super) inputs: Vec<InputTracker>,
-    /// Notices that wait for earlier epochs, which another worker sends again.
-    pub(super) held: Vec<EpochNotice>,
+    /// Notices that wait for earlier micro-batches, which another worker sends again.
+    pub(super) held: Vec<BatchNotice>,
 }
 
 /// The most notices of a range that wait for others.
 const MAX_HELD: usize = 1 << 16;
 
 impl LocalRange {
-    /// Creates a range whose state contains the epochs up to `after`.
+    /// Creates a range whose state contains the micro-batches up to `after`.
     pub(super) fn new(
         inputs: &[LocalInput],
-        range: u32,
-        after: Epoch,
+        at: RangeId,
+        after: MicroBatch,
         since: PlacementVersion,
     ) -> Self {
         LocalRange {
-            range,
+            range: at.range,
             next: after.next(),
             state: RangeState::Arriving,
             since,
             began: after,
             rerun_through: after,
-            inputs: LocalInput::trackers(inputs, range, after),
+            figures: RangeFigures::zero(at),
+            inputs: LocalInput::trackers(inputs, at.range, after),
             held: Vec::new(),
         }
     }
 
-    /// Returns the last epoch that was run.
-    pub(super) fn ended(&self) -> Epoch {
-        Epoch(self.next.0.saturating_sub(1))
+    /// Returns the last micro-batch that was run.
+    pub(super) fn ended(&self) -> MicroBatch {
+        MicroBatch(self.next.0.saturating_sub(1))
     }
 
     /// Returns true if a notice is about data of this range.
-    pub(super) fn is_concerned(&self, notice: &EpochNotice) -> bool {
+    pub(super) fn is_concerned(&self, notice: &BatchNotice) -> bool {
         match notice.only {
             Some(only) => only == self.range,
             None => notice.version >= self.since,
@@ -75,12 +78,15 @@ impl LocalRange {
 
     /// Records a notice; returns the number of duplicates in it, and false if too many notices wait
     /// for one that is missing.
-    pub(super) fn record(&mut self, notice: &EpochNotice) -> (u64, bool) {
+    pub(super) fn record(&mut self, notice: &BatchNotice) -> (u64, bool) {
         let mut duplicates = 0;
         let is_recorded = self.record_one(notice, &mut duplicates);
         if !is_recorded {
-            self.held.push(*notice);
-            return (duplicates, self.held.len() <= MAX_HELD);
+            let has_room = self.held.len() < MAX_HELD;
+            if has_room {
+                self.held.push(*notice);
+            }
+            return (duplicates, has_room);
         }
         // Each recorded notice may be the one that others wait for.
         let mut has_recorded = !self.held.is_empty();
@@ -97,7 +103,7 @@ impl LocalRange {
         (duplicates, true)
     }
 
-    fn record_one(&mut self, notice: &EpochNotice, duplicates: &mut u64) -> bool {
+    fn record_one(&mut self, notice: &BatchNotice, duplicates: &mut u64) -> bool {
         let mut inputs = self.inputs.iter_mut();
         let input = inputs.find(|input| input.producer() == notice.producer);
         match input.map(|input| input.record(notice)) {
@@ -108,8 +114,8 @@ impl LocalRange {
         true
     }
 
-    /// Returns true if the task of the next epoch has all its inputs.
-    pub(super) fn is_ready(&self, planned: Epoch) -> bool {
+    /// Returns true if the task of the next micro-batch has all its inputs.
+    pub(super) fn is_ready(&self, planned: MicroBatch) -> bool {
         self.state == RangeState::Idle
             && self.next <= planned
             && self
@@ -133,10 +139,11 @@ pub(super) struct ConsumerEdge {
 pub(super) struct LocalStage {
     pub(super) id: StageId,
     pub(super) inputs: Vec<LocalInput>,
-    /// The last planned epoch.
-    pub(super) planned: Epoch,
-    /// The last epoch of which all own ranges together were reported to the consumers of a shuffle.
-    pub(super) notified: Epoch,
+    /// The last planned micro-batch.
+    pub(super) planned: MicroBatch,
+    /// The last micro-batch of which all own ranges together were reported to the consumers of a
+    /// shuffle.
+    pub(super) notified: MicroBatch,
     /// The own ranges, in ascending order.
     pub(super) own: Vec<LocalRange>,
     /// The own ranges as runs of adjacent ones: first and number.
@@ -145,7 +152,7 @@ pub(super) struct LocalStage {
 }
 
 impl LocalStage {
-    pub(super) fn new(graph: &StageGraph, id: StageId, after: Epoch) -> Self {
+    pub(super) fn new(graph: &StageGraph, id: StageId, after: MicroBatch) -> Self {
         let edge = |(stage, exchange)| ConsumerEdge {
             stage,
             exchange,
@@ -166,12 +173,12 @@ impl LocalStage {
         self.own.binary_search_by_key(&range, |own| own.range).ok()
     }
 
-    /// Returns the last epoch that all own ranges have ended; `None` without ranges.
-    pub(super) fn ended(&self) -> Option<Epoch> {
+    /// Returns the last micro-batch that all own ranges have ended; `None` without ranges.
+    pub(super) fn ended(&self) -> Option<MicroBatch> {
         self.own.iter().map(LocalRange::ended).min()
     }
 
-    /// Adds a range whose state contains the epochs up to `after`, in place of an earlier one.
+    /// Adds a range, in place of an earlier one with the same number.
     pub(super) fn add(&mut self, range: LocalRange) {
         if self.own.is_empty() {
             self.notified = range.began;
@@ -203,8 +210,8 @@ impl LocalStage {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FormerRange {
     pub(super) at: RangeId,
-    /// The last epoch that was not run here.
-    pub(super) began: Epoch,
-    /// The last epoch that was run here.
-    pub(super) through: Epoch,
+    /// The last micro-batch that was not run here.
+    pub(super) began: MicroBatch,
+    /// The last micro-batch that was run here.
+    pub(super) through: MicroBatch,
 }

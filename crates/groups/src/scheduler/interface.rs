@@ -4,40 +4,43 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, MicroBatch, Result};
 
-use crate::message::{FromGroupWorker, GroupFigures, GroupId, ToGroupWorker};
+use crate::elasticity::ScalingDecision;
+use crate::figures::GroupFigures;
+use crate::message::{FromGroupWorker, GroupId, ToGroupWorker};
+use crate::optimizer::PlanDecision;
 use crate::tuner::{MAX_GROUP_SIZE, TunerConfig};
 use ardea_coordination::control::Generation;
 use ardea_coordination::packing::ContainerId;
 
-/// The way in which epochs are scheduled.
+/// The way in which micro-batches are scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BatchMode {
-    /// Groups of epochs with all their stages. The next group is planned while one runs.
+    /// Groups of micro-batches with all their stages. The next group is planned while one runs.
     #[default]
     Groups,
-    /// Single epochs with all their stages, each with its complete placement. The next epoch is
-    /// planned while one runs. For comparison.
+    /// Single micro-batches with all their stages, each with its complete placement. The next one
+    /// is planned while one runs. For comparison.
     Pipelined,
-    /// Single stages of single epochs, each with its complete placement, and a barrier after each.
-    /// For comparison.
+    /// Single stages of single micro-batches, each with its complete placement, and a barrier after
+    /// each. Changes wait for the end of the last stage. For comparison.
     BarrierPerBatch,
 }
 
 /// The size of groups.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum GroupSizing {
-    /// A fixed number of epochs.
+    /// A fixed number of micro-batches.
     Fixed(u32),
-    /// A number of epochs that follows the share of coordination.
+    /// A number of micro-batches that follows the share of coordination.
     Tuned(TunerConfig),
 }
 
 /// The settings of a [`GroupScheduler`](super::GroupScheduler).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GroupSchedulerConfig {
-    /// The way in which epochs are scheduled.
+    /// The way in which micro-batches are scheduled.
     pub mode: BatchMode,
     /// The size of groups in the mode [`BatchMode::Groups`].
     pub sizing: GroupSizing,
@@ -49,6 +52,8 @@ pub struct GroupSchedulerConfig {
     pub has_parallel_recovery: bool,
     /// The time after which an unconfirmed message to a worker is repeated.
     pub repeat_after: Duration,
+    /// The number of tasks that a worker can run at a time, at least one.
+    pub worker_threads: u32,
 }
 
 impl Default for GroupSchedulerConfig {
@@ -59,6 +64,7 @@ impl Default for GroupSchedulerConfig {
             has_partial_recovery: true,
             has_parallel_recovery: true,
             repeat_after: Duration::from_secs(1),
+            worker_threads: 1,
         }
     }
 }
@@ -67,15 +73,19 @@ impl GroupSchedulerConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if a group may be empty or too large, or bounds of the tuner
-    /// are not in order.
+    /// [`ErrorCode::InvalidConfig`] if a group may be empty or too large, bounds of the tuner are
+    /// not in order, or workers have no threads.
     pub fn check(&self) -> Result<()> {
+        if self.worker_threads == 0 {
+            let what = "workers without threads run no tasks";
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("give at least 1"));
+        }
         match self.sizing {
             GroupSizing::Tuned(tuner) => tuner.check(),
             GroupSizing::Fixed(1..=MAX_GROUP_SIZE) => Ok(()),
             GroupSizing::Fixed(size) => Err(Error::new(
                 ErrorCode::InvalidConfig,
-                format!("groups of {size} epochs are impossible"),
+                format!("groups of {size} micro-batches are impossible"),
             )
             .hint(format!("choose a size from 1 to {MAX_GROUP_SIZE}"))),
         }
@@ -90,30 +100,34 @@ pub enum SchedulerEvent {
     Tick,
     /// An attempt begins: the states of all ranges are restored by these workers, or will be before
     /// they process messages of the attempt. The places are those of
-    /// [`placement`](super::GroupScheduler::placement), spread over the workers in their order.
+    /// [`placement`](super::GroupScheduler::placement): ranges are spread over the workers in their
+    /// order, without those that leave.
     Begun {
         /// The attempt.
         generation: Generation,
-        /// The last epoch that is part of the state.
-        after: Epoch,
+        /// The last micro-batch that is part of the state.
+        after: MicroBatch,
         /// The workers, at least one.
         workers: Vec<ContainerId>,
     },
     /// A worker has joined. It gets ranges at the end of a group.
     Joined(ContainerId),
-    /// A worker is to leave. It loses its ranges at the end of a group.
+    /// A worker is to leave. It loses its ranges at the end of a group. The request survives a
+    /// rollback if the worker is part of the next attempt.
     Draining(ContainerId),
     /// A worker is lost, and with it the state in its memory.
     Lost(ContainerId, String),
     /// A message of a worker.
     From(FromGroupWorker),
-    /// The checkpoint of this epoch is committed.
-    Committed(Epoch),
-    /// The plan is to change at the end of a group. The change is passed on to the workers.
+    /// The checkpoint that was taken after this micro-batch is committed.
+    Committed(MicroBatch),
+    /// The plan is to change at the end of a group. The change is passed on to the workers, and
+    /// replaces one that is not planned yet. It is planned again after a rollback to an earlier
+    /// micro-batch.
     Change(Arc<[u8]>),
     /// The leader has spent this time on the groups.
     Spent(Duration),
-    /// No group is to follow those that are planned.
+    /// No micro-batch is to follow those that are planned. They also end after a rollback.
     Stop,
 }
 
@@ -132,8 +146,14 @@ pub enum SchedulerAction {
     /// End the attempt, and restore the whole job from its newest checkpoint. Answered by
     /// [`SchedulerEvent::Begun`].
     RollBack(GroupRollback),
-    /// All planned groups have ended after [`SchedulerEvent::Stop`]; this is the last epoch.
-    Stopped(Epoch),
+    /// All planned micro-batches have ended after [`SchedulerEvent::Stop`]; this is the last.
+    Stopped(MicroBatch),
+    /// The [optimizer](super::GroupScheduler::with_optimizer) requests changes of the plan. The
+    /// driver answers with [`SchedulerEvent::Change`].
+    Decided(Vec<PlanDecision>),
+    /// The [elasticity policy](super::GroupScheduler::with_elasticity) requests another number of
+    /// workers. The driver starts or drains workers.
+    Scale(ScalingDecision),
 }
 
 /// A group that has ended.
@@ -141,17 +161,17 @@ pub enum SchedulerAction {
 pub struct GroupSummary {
     /// The group.
     pub group: GroupId,
-    /// The first epoch.
-    pub first: Epoch,
-    /// The number of epochs.
-    pub epochs: u32,
+    /// The first micro-batch.
+    pub first: MicroBatch,
+    /// The number of micro-batches.
+    pub batches: u32,
     /// The time from the end of the previous group.
     pub duration: Duration,
     /// The time in which a worker had no planned task left, and the leader's own time.
     pub coordination: Duration,
-    /// The number of epochs of the next group.
+    /// The number of micro-batches of the next group.
     pub next_size: u32,
-    /// Totals of all workers since the start of the attempt.
+    /// Totals of all workers since the start of the attempt, those that have left included.
     pub totals: GroupFigures,
 }
 
@@ -160,7 +180,7 @@ pub struct GroupSummary {
 pub enum GroupRollback {
     /// Partial recovery is turned off.
     TurnedOff(String),
-    /// Another worker was lost during the recovery, and an epoch was committed in between.
+    /// Another worker was lost during the recovery, and a checkpoint was committed in between.
     LostAgain(String),
     /// No worker is left.
     NoWorker(String),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{GroupScheduler, SchedulerAction, SchedulerPhase};
-use crate::message::{GroupFigures, GroupId, GroupStart, ToGroupWorker};
+use crate::figures::{GroupFigures, RangeFigures};
+use crate::message::{GroupId, GroupStart, ToGroupWorker};
 use crate::placement::PlacementVersion;
 use ardea_coordination::packing::ContainerId;
 
@@ -21,6 +22,8 @@ pub(super) struct GroupMember {
     pub(super) ended: GroupId,
     pub(super) is_draining: bool,
     pub(super) figures: GroupFigures,
+    /// Totals of its ranges, as last reported.
+    pub(super) ranges: Vec<RangeFigures>,
     pub(super) sent_at: Duration,
 }
 
@@ -31,6 +34,7 @@ pub(super) struct Report {
     pub(super) ended: GroupId,
     pub(super) is_missing: bool,
     pub(super) figures: GroupFigures,
+    pub(super) ranges: Vec<RangeFigures>,
 }
 
 impl GroupMember {
@@ -42,13 +46,9 @@ impl GroupMember {
             start: Some(start),
             is_draining: false,
             figures: GroupFigures::default(),
+            ranges: Vec::new(),
             sent_at: now,
         }
-    }
-
-    /// Returns true if the worker can get ranges.
-    pub(super) fn is_eligible(&self) -> bool {
-        !self.is_draining
     }
 }
 
@@ -60,8 +60,9 @@ impl GroupScheduler {
             graph: self.graph.clone(),
             placement: Arc::clone(&self.placement),
             version: self.version,
-            after: self.ended_epoch,
+            after: self.ended_batch,
             group: self.ended,
+            reports_ranges: self.adaptation.optimizer.is_some(),
         })
     }
 
@@ -71,8 +72,7 @@ impl GroupScheduler {
         worker: ContainerId,
         actions: &mut Vec<SchedulerAction>,
     ) {
-        let is_over = matches!(self.phase, SchedulerPhase::Idle | SchedulerPhase::Stopped);
-        if is_over || self.members.contains_key(&worker) {
+        if self.phase != SchedulerPhase::Running || self.members.contains_key(&worker) {
             return;
         }
         let member = GroupMember::new(self.starting_point(), now);
@@ -99,16 +99,22 @@ impl GroupScheduler {
         let Some(report) = report else {
             return self.send_all_to(now, worker, actions);
         };
+        // Such a report is damaged: this leader has not planned that.
+        if report.version > version || report.planned > newest || report.ended > newest {
+            return;
+        }
         member.start = None;
         member.version = member.version.max(report.version);
         member.planned = member.planned.max(report.planned);
-        let starved = report.figures.starved_nanos;
-        let starved = Duration::from_nanos(starved.saturating_sub(member.figures.starved_nanos));
+        let figures = member.figures.newest(report.figures);
+        let starved = figures.starved_nanos - member.figures.starved_nanos;
+        let starved = Duration::from_nanos(starved);
         if report.figures.tasks >= member.figures.tasks {
-            member.figures = report.figures;
+            member.ranges = report.ranges;
         }
+        member.figures = figures;
         let before = member.ended;
-        if report.version == version && report.ended <= newest {
+        if report.version == version {
             member.ended = before.max(report.ended);
         }
         let ended = member.ended;
@@ -179,7 +185,7 @@ impl GroupScheduler {
     /// Repeats messages that were not confirmed in time.
     pub(super) fn repeat_messages(&mut self, now: Duration, actions: &mut Vec<SchedulerAction>) {
         let interval = self.config.repeat_after / 4;
-        let is_over = matches!(self.phase, SchedulerPhase::Idle | SchedulerPhase::Stopped);
+        let is_over = self.phase != SchedulerPhase::Running;
         if is_over || now.saturating_sub(self.checked_at) < interval {
             return;
         }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 
 use super::interface::{BatchMode, GroupSizing, GroupSummary};
-use super::{FormerOutputs, GroupScheduler, SchedulerAction, SchedulerPhase};
-use crate::message::{GroupFigures, MovedState, PlannedGroup, RangeMove, ToGroupWorker};
+use super::{FormerOutputs, GroupScheduler, Restoring, SchedulerAction, SchedulerPhase};
+use crate::figures::GroupFigures;
+use crate::message::{MovedState, PlannedGroup, RangeMove, ToGroupWorker};
 use crate::placement::RangeId;
 use crate::stage_graph::StageId;
 use ardea_coordination::packing::ContainerId;
@@ -15,7 +16,7 @@ use ardea_coordination::packing::ContainerId;
 /// The least time between the planning of a group and its expected start.
 const MIN_LEAD: Duration = Duration::from_millis(20);
 
-/// The weight of the newest group in the averaged duration of an epoch is one in this number.
+/// The weight of the newest group in the averaged duration of a micro-batch is one in this number.
 const DURATION_SMOOTHING: u32 = 4;
 
 /// A group that has not ended on all members.
@@ -31,7 +32,7 @@ pub(super) struct OpenGroup {
 impl GroupScheduler {
     /// Ends groups and plans others.
     pub(super) fn advance(&mut self, now: Duration, actions: &mut Vec<SchedulerAction>) {
-        if matches!(self.phase, SchedulerPhase::Idle | SchedulerPhase::Stopped) {
+        if self.phase != SchedulerPhase::Running {
             return;
         }
         while self.open.front().is_some_and(|open| open.waiting == 0) {
@@ -40,16 +41,30 @@ impl GroupScheduler {
             }
         }
         self.release_drained(actions);
-        if self.phase == SchedulerPhase::Stopping {
-            if self.open.is_empty() {
-                self.phase = SchedulerPhase::Stopped;
-                actions.push(SchedulerAction::Stopped(self.last_epoch));
-            }
-            return;
-        }
-        while self.planning_time().is_some_and(|time| time <= now) {
+        while !self.is_planned_out() && self.planning_time().is_some_and(|time| time <= now) {
             self.plan_group(now, actions);
         }
+        if self.is_planned_out() && self.open.is_empty() {
+            self.phase = SchedulerPhase::Stopped;
+            actions.push(SchedulerAction::Stopped(self.last_batch));
+        }
+    }
+
+    /// Returns true if all micro-batches are planned that are to run before a requested stop.
+    pub(super) fn is_planned_out(&self) -> bool {
+        let has_reached = |last| self.last_batch >= last;
+        self.stop_after.is_some_and(has_reached) && self.next_stage() == StageId(0)
+    }
+
+    /// Returns the stage of the next group, or its first one.
+    fn next_stage(&self) -> StageId {
+        if self.config.mode != BatchMode::BarrierPerBatch {
+            return StageId(0);
+        }
+        // The stages of a micro-batch follow each other.
+        let stages = u64::try_from(self.graph.stages().len()).unwrap_or(1);
+        let stage = self.newest.0.saturating_sub(self.first_group.0) % stages;
+        StageId(u16::try_from(stage).unwrap_or(0))
     }
 
     /// Returns the time at which the next group is to be planned; `None` if that depends on others.
@@ -58,18 +73,18 @@ impl GroupScheduler {
             return Some(Duration::ZERO);
         };
         let is_full = self.open.len() > 1 || self.config.mode == BatchMode::BarrierPerBatch;
-        // Changes wait until no epoch is in flight.
+        // Changes wait until no micro-batch is in flight.
         if is_full || self.has_changes() {
             return None;
         }
         // Without an estimate, or if a worker has ended the group already, others wait.
-        let Some(epoch) = self.epoch_duration else {
+        let Some(batch) = self.batch_duration else {
             return Some(Duration::ZERO);
         };
         if running.waiting < self.members.len() {
             return Some(Duration::ZERO);
         }
-        let expected = epoch * running.group.epochs;
+        let expected = batch * running.group.batches;
         // A message is confirmed by the report of the running group, before it would be repeated.
         let lead = (expected / 2).min(self.config.repeat_after / 2);
         let lead = lead.max(MIN_LEAD).min(expected);
@@ -86,52 +101,46 @@ impl GroupScheduler {
         let duration = now.saturating_sub(self.ended_at);
         let coordination = open.starved + std::mem::take(&mut self.spent);
         self.ended = group.id;
-        self.ended_epoch = group.last();
+        self.ended_batch = group.last();
         self.ended_at = now;
         if let Some(tuner) = &mut self.tuner {
-            tuner.on_group(group.epochs, coordination, duration);
+            tuner.on_group(group.batches, coordination, duration);
         }
-        let epoch = duration / group.epochs;
-        self.epoch_duration = Some(match self.epoch_duration {
-            Some(before) => (before * (DURATION_SMOOTHING - 1) + epoch) / DURATION_SMOOTHING,
-            None => epoch,
+        let batch = duration / group.batches;
+        self.batch_duration = Some(match self.batch_duration {
+            Some(before) => (before * (DURATION_SMOOTHING - 1) + batch) / DURATION_SMOOTHING,
+            None => batch,
         });
-        // A handover precedes its group, so all states have arrived.
-        self.handovers.clear();
-        if self
-            .restoring
-            .is_some_and(|restoring| restoring.until <= group.last())
-        {
-            self.restoring = None;
-            self.commit(self.committed);
+        if group.has_stage(self.graph.last()) {
+            // All stages have run a micro-batch since the last balancing, so all states have
+            // arrived.
+            self.handovers.clear();
+            let has_caught_up = |restoring: Restoring| restoring.until <= group.last();
+            if self.restoring.is_some_and(has_caught_up) {
+                self.restoring = None;
+                self.commit(self.committed);
+            }
         }
-        let mut totals = GroupFigures::default();
-        for member in self.members.values() {
-            let GroupFigures {
-                tasks,
-                tasks_rerun,
-                blocks_reused,
-                duplicates_dropped,
-                starved_nanos,
-            } = member.figures;
-            totals.tasks += tasks;
-            totals.tasks_rerun += tasks_rerun;
-            totals.blocks_reused += blocks_reused;
-            totals.duplicates_dropped += duplicates_dropped;
-            totals.starved_nanos += starved_nanos;
-        }
-        actions.push(SchedulerAction::Ended(GroupSummary {
+        let summary = GroupSummary {
             group: group.id,
             first: group.first,
-            epochs: group.epochs,
+            batches: group.batches,
             duration,
             coordination,
             next_size: self.size(),
-            totals,
-        }));
+            totals: self.totals(),
+        };
+        actions.push(SchedulerAction::Ended(summary));
+        self.adapt(&summary, actions);
     }
 
-    /// Returns the number of epochs of the next group.
+    /// Returns the totals of all workers since the start of the attempt.
+    fn totals(&self) -> GroupFigures {
+        let figures = self.members.values().map(|member| member.figures);
+        figures.fold(self.departed, GroupFigures::plus)
+    }
+
+    /// Returns the number of micro-batches of the next group.
     fn size(&self) -> u32 {
         match (self.config.mode, self.config.sizing, &self.tuner) {
             (BatchMode::Groups, _, Some(tuner)) => tuner.size(),
@@ -141,22 +150,28 @@ impl GroupScheduler {
     }
 
     fn plan_group(&mut self, now: Duration, actions: &mut Vec<SchedulerAction>) {
-        if self.open.is_empty() && self.is_unbalanced {
+        // No task of a planned micro-batch is left: the states of all ranges are those after it.
+        let is_between_batches = self.open.is_empty() && self.next_stage() == StageId(0);
+        if is_between_batches && self.is_unbalanced {
             self.balance();
         }
-        let (first, epochs, only_stage) = self.next_epochs();
+        let (first, batches, only_stage) = self.next_batches();
+        let change = match is_between_batches {
+            true => self.change.take(),
+            false => None,
+        };
+        if let Some(change) = &change {
+            self.planned_change = Some((first, Arc::clone(change)));
+        }
         let group = PlannedGroup {
             id: self.newest.next(),
             first,
-            epochs,
+            batches,
             only_stage,
-            change: match self.open.is_empty() {
-                true => self.change.take(),
-                false => None,
-            },
+            change,
         };
         self.newest = group.id;
-        self.last_epoch = group.last();
+        self.last_batch = group.last();
         let start = self
             .members
             .values()
@@ -180,41 +195,39 @@ impl GroupScheduler {
         actions.push(SchedulerAction::ToAll(Arc::new(message)));
     }
 
-    /// Returns the first epoch of the next group, the number of epochs, and its only stage.
-    fn next_epochs(&self) -> (Epoch, u32, Option<StageId>) {
-        if self.config.mode != BatchMode::BarrierPerBatch {
-            return (self.last_epoch.next(), self.size(), None);
+    /// Returns the first micro-batch of the next group, their number, and its only stage.
+    fn next_batches(&self) -> (MicroBatch, u32, Option<StageId>) {
+        if self.config.mode == BatchMode::BarrierPerBatch {
+            let stage = self.next_stage();
+            return match stage.0 {
+                0 => (self.last_batch.next(), 1, Some(stage)),
+                _ => (self.last_batch, 1, Some(stage)),
+            };
         }
-        // The stages of an epoch follow each other.
-        let stages = u64::try_from(self.graph.stages().len()).unwrap_or(1);
-        let stage = self.newest.0.saturating_sub(self.first_group.0) % stages;
-        let stage = StageId(u16::try_from(stage).unwrap_or(0));
-        match stage.0 {
-            0 => (self.last_epoch.next(), 1, Some(stage)),
-            _ => (self.last_epoch, 1, Some(stage)),
-        }
+        // After a rollback, micro-batches that were planned before a stop run again, and no others.
+        let left = self
+            .stop_after
+            .map(|last| last.0.saturating_sub(self.last_batch.0));
+        let most = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
+        (self.last_batch.next(), self.size().min(most.max(1)), None)
     }
 
     /// Moves ranges to members that have joined, and from members that leave.
     fn balance(&mut self) {
         self.is_unbalanced = false;
-        let eligible = self
-            .members
-            .iter()
-            .filter(|(_, member)| member.is_eligible());
-        let workers: Vec<ContainerId> = eligible.map(|(worker, _)| *worker).collect();
-        let places = self.placement.balance(&workers);
+        let places = self.placement.balance(&self.eligible());
         let from = |at: RangeId| self.placement.worker(at);
         let moves = places.into_iter().filter_map(|(at, to)| {
             let state = MovedState::HandedOver(from(at)?);
-            Some((at, to, self.last_epoch, state))
+            Some((at, to, self.last_batch, state))
         });
         let moves: Vec<_> = moves.collect();
         self.handovers = self.change_placement(&moves);
+        let unneeded = self.unneeded();
         for moved in &self.handovers {
             let (stage, through) = (moved.at.stage, moved.after);
-            let has_consumers = self.graph.consumers(stage).next().is_some();
-            if let (true, MovedState::HandedOver(worker)) = (has_consumers, moved.state) {
+            let is_kept = through > unneeded && self.graph.consumers(stage).next().is_some();
+            if let (true, MovedState::HandedOver(worker)) = (is_kept, moved.state) {
                 self.former.push(FormerOutputs {
                     worker,
                     stage,
@@ -227,7 +240,7 @@ impl GroupScheduler {
     /// Changes the placement, and returns the moves in their new version.
     pub(super) fn change_placement(
         &mut self,
-        moves: &[(RangeId, ContainerId, Epoch, MovedState)],
+        moves: &[(RangeId, ContainerId, MicroBatch, MovedState)],
     ) -> Vec<RangeMove> {
         if moves.is_empty() {
             return Vec::new();

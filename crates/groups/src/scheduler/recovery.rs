@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::interface::GroupRollback;
+use super::interface::{BatchMode, GroupRollback};
 use super::{GroupScheduler, Restoring, SchedulerAction, SchedulerPhase};
 use crate::message::MovedState;
 use crate::placement::RangeId;
@@ -17,8 +17,7 @@ impl GroupScheduler {
         why: String,
         actions: &mut Vec<SchedulerAction>,
     ) {
-        let is_over = matches!(self.phase, SchedulerPhase::Idle | SchedulerPhase::Stopped);
-        if !self.remove(worker) || is_over {
+        if !self.remove(worker) || self.phase != SchedulerPhase::Running {
             return;
         }
         let committed = self.committed;
@@ -54,7 +53,11 @@ impl GroupScheduler {
         self.change_placement(&moves);
         self.restoring = Some(Restoring {
             after: committed,
-            until: self.last_epoch,
+            until: match self.config.mode {
+                // Some stages have not run the last planned micro-batch yet.
+                BatchMode::BarrierPerBatch => self.last_batch.next(),
+                BatchMode::Groups | BatchMode::Pipelined => self.last_batch,
+            },
         });
         // Workers report the end of a group again when their new ranges have ended it.
         for member in self.members.values_mut() {
@@ -72,6 +75,7 @@ impl GroupScheduler {
         let Some(member) = self.members.remove(&worker) else {
             return false;
         };
+        self.departed = self.departed.plus(member.figures);
         for open in &mut self.open {
             if member.ended < open.group.id {
                 open.waiting = open.waiting.saturating_sub(1);
@@ -82,15 +86,18 @@ impl GroupScheduler {
 
     /// Returns the members that can take ranges over; those that leave, if there are no others.
     fn survivors(&self) -> Vec<ContainerId> {
-        let stay = self
-            .members
-            .iter()
-            .filter(|(_, member)| !member.is_draining);
-        let stay: Vec<ContainerId> = stay.map(|(worker, _)| *worker).collect();
-        match stay.is_empty() {
+        let eligible = self.eligible();
+        match eligible.is_empty() {
             true => self.members.keys().copied().collect(),
-            false => stay,
+            false => eligible,
         }
+    }
+
+    /// Returns the members that do not leave.
+    pub(super) fn eligible(&self) -> Vec<ContainerId> {
+        let members = self.members.iter();
+        let eligible = members.filter(|(_, member)| !member.is_draining);
+        eligible.map(|(worker, _)| *worker).collect()
     }
 
     /// Returns the reason for which these ranges cannot be restored by themselves, if any.

@@ -4,6 +4,8 @@
 //! Every run checks that a task runs only with all its inputs, that its result is that of the plain
 //! computation, and that it runs again only if the worker of its range was lost.
 
+mod decisions;
+mod faults;
 mod model;
 mod worker;
 mod world;
@@ -11,7 +13,7 @@ mod world;
 use std::time::Duration;
 
 use ardea_coordination::packing::ContainerId;
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 use ardea_groups::{
     BatchMode, BatchStage, GroupSchedulerConfig, GroupSizing, StageExchange, StageGraph, StageId,
     TunerConfig,
@@ -84,10 +86,10 @@ fn a_tree_costs_one_notice_a_producer() {
     let mut world = World::new(graph, 16, groups_of(10), QUIET);
     world.run_until(has_ended(10)).unwrap();
     world.finish().unwrap();
-    let epochs = world.stopped.unwrap().0;
+    let batches = world.stopped.unwrap().0;
     assert!(
-        world.notices <= 30 * epochs,
-        "{} in {epochs}",
+        world.notices <= 30 * batches,
+        "{} in {batches}",
         world.notices
     );
     assert_eq!(world.notices, world.data_messages);
@@ -103,8 +105,8 @@ fn a_shuffle_costs_one_notice_for_each_pair_of_workers() {
     let mut world = World::new(graph, 4, groups_of(10), QUIET);
     world.run_until(has_ended(10)).unwrap();
     world.finish().unwrap();
-    let epochs = world.stopped.unwrap().0;
-    assert_eq!(world.notices, epochs * 4 * 3);
+    let batches = world.stopped.unwrap().0;
+    assert_eq!(world.notices, batches * 4 * 3);
 }
 
 #[test]
@@ -115,12 +117,12 @@ fn modes_for_comparison_compute_the_same_with_more_messages() {
             let mut world = World::new(graph, 3, config(mode, 50), QUIET);
             world.run_until(has_ended(60)).unwrap();
             world.finish().unwrap();
-            let epochs = world.stopped.unwrap().0;
+            let batches = world.stopped.unwrap().0;
             let least = match mode {
-                BatchMode::BarrierPerBatch => (epochs - 1) * stages,
-                _ => epochs,
+                BatchMode::BarrierPerBatch => (batches - 1) * stages,
+                _ => batches,
             };
-            assert!(world.to_all >= least, "{} in {epochs}", world.to_all);
+            assert!(world.to_all >= least, "{} in {batches}", world.to_all);
         }
     }
 }
@@ -214,7 +216,7 @@ fn outputs_that_were_dropped_or_lost_roll_the_job_back_with_the_reason() {
     world.run_until(has_ended(8)).unwrap();
     world.finish().unwrap();
     assert!(
-        world.rollbacks[0].contains("kept from epoch"),
+        world.rollbacks[0].contains("kept from micro-batch"),
         "{:?}",
         world.rollbacks
     );
@@ -308,15 +310,24 @@ fn sizing() -> impl Strategy<Value = GroupSizing> {
     ]
 }
 
+fn mode() -> impl Strategy<Value = BatchMode> {
+    prop_oneof![
+        3 => Just(BatchMode::Groups),
+        1 => Just(BatchMode::Pipelined),
+        1 => Just(BatchMode::BarrierPerBatch),
+    ]
+}
+
 fn run_faults(
     graph: usize,
+    mode: BatchMode,
     sizing: GroupSizing,
     conditions: Conditions,
     faults: &[Fault],
 ) -> Result<World, String> {
     let config = GroupSchedulerConfig {
         sizing,
-        ..groups_of(1)
+        ..config(mode, 1)
     };
     let mut world = World::new(graphs().swap_remove(graph), 5, config, conditions);
     let mut joined = Vec::new();
@@ -350,11 +361,12 @@ proptest! {
     #[test]
     fn tasks_run_once_and_results_are_those_of_the_plain_computation_whatever_happens(
         graph in 0_usize..4,
+        mode in mode(),
         sizing in sizing(),
         conditions in conditions(),
         faults in prop::collection::vec(fault(), 0..6),
     ) {
-        let world = run_faults(graph, sizing, conditions, &faults).map_err(TestCaseError::fail)?;
-        prop_assert!(world.stopped > Some(Epoch(0)));
+        let world = run_faults(graph, mode, sizing, conditions, &faults).map_err(TestCaseError::fail)?;
+        prop_assert!(world.stopped > Some(MicroBatch(0)));
     }
 }

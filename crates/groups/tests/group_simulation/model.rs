@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 use ardea_groups::{BatchStage, BatchTask, RangeId, StageExchange, StageGraph, StageId};
 
 /// Mixes two numbers (the finaliser of SplitMix64).
@@ -17,7 +17,7 @@ pub fn mix(a: u64, b: u64) -> u64 {
 /// Returns the state of a range after a task; `inputs` are in the order of producers.
 pub fn run_task(task: BatchTask, state: u64, inputs: impl Iterator<Item = u64>) -> u64 {
     let seed = mix(u64::from(task.at.stage.0), u64::from(task.at.range));
-    inputs.fold(mix(mix(state, seed), task.epoch.0), mix)
+    inputs.fold(mix(mix(state, seed), task.batch.0), mix)
 }
 
 /// Returns the producers of a range, in their order.
@@ -40,7 +40,7 @@ pub struct Oracle {
     graph: StageGraph,
     states: BTreeMap<RangeId, u64>,
     results: BTreeMap<BatchTask, u64>,
-    through: Epoch,
+    through: MicroBatch,
 }
 
 impl Oracle {
@@ -49,28 +49,28 @@ impl Oracle {
             graph,
             states: BTreeMap::new(),
             results: BTreeMap::new(),
-            through: Epoch(0),
+            through: MicroBatch(0),
         }
     }
 
     /// Returns the result of a task.
     pub fn result(&mut self, task: BatchTask) -> u64 {
-        while self.through < task.epoch {
+        while self.through < task.batch {
             self.through = self.through.next();
-            self.run_epoch(self.through);
+            self.run_batch(self.through);
         }
         self.results[&task]
     }
 
-    fn run_epoch(&mut self, epoch: Epoch) {
+    fn run_batch(&mut self, batch: MicroBatch) {
         let graph = self.graph.clone();
         for (stage, spec) in graph.numbered() {
             for range in 0..spec.ranges {
                 let at = RangeId { stage, range };
-                let task = BatchTask { at, epoch };
+                let task = BatchTask { at, batch };
                 let producers = producers(&graph, at).into_iter();
                 let inputs =
-                    producers.map(|at| mix(self.results[&BatchTask { at, epoch }], range.into()));
+                    producers.map(|at| mix(self.results[&BatchTask { at, batch }], range.into()));
                 let state = self.states.get(&at).copied().unwrap_or(0);
                 let state = run_task(task, state, inputs.collect::<Vec<_>>().into_iter());
                 self.states.insert(at, state);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ardea_coordination::control::Generation;
 use ardea_coordination::packing::ContainerId;
-use ardea_core::Epoch;
-use ardea_groups::{BatchTask, EpochNotice, LocalScheduler, RangeId, StageGraph, ToGroupWorker};
+use ardea_core::MicroBatch;
+use ardea_groups::{BatchNotice, BatchTask, LocalScheduler, RangeId, StageGraph, ToGroupWorker};
 
 use crate::model::{mix, producers, run_task};
 
-/// The data of one producer and epoch for one consumer.
+/// The data of one producer and micro-batch for one consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub consumer: RangeId,
@@ -29,11 +29,11 @@ pub enum StateRequest {
 pub struct SimWorker {
     pub scheduler: LocalScheduler,
     pub generation: Generation,
-    /// The states of ranges, with the last epoch in them.
-    pub states: BTreeMap<RangeId, (Epoch, u64)>,
+    /// The states of ranges, with the last micro-batch in them.
+    pub states: BTreeMap<RangeId, (MicroBatch, u64)>,
     pub requests: BTreeMap<RangeId, StateRequest>,
     /// States that were handed over before they were requested.
-    pub arrived: BTreeMap<(RangeId, ContainerId), (Epoch, u64)>,
+    pub arrived: BTreeMap<(RangeId, ContainerId), (MicroBatch, u64)>,
     inbox: BTreeMap<(RangeId, BatchTask), u64>,
     /// Data of later attempts.
     early: Vec<(Generation, Vec<Block>)>,
@@ -63,7 +63,7 @@ impl SimWorker {
         &mut self,
         me: ContainerId,
         message: &ToGroupWorker,
-        saved: impl Fn(RangeId, Epoch) -> u64,
+        saved: impl Fn(RangeId, MicroBatch) -> u64,
     ) {
         let Some(start) = &message.start else { return };
         if message.generation <= self.generation {
@@ -97,7 +97,7 @@ impl SimWorker {
     /// Takes the inputs of a task; fails if one is missing.
     pub fn begin(&mut self, graph: &StageGraph, task: BatchTask) -> Result<(), String> {
         let state = self.states.get(&task.at);
-        if state.is_none_or(|(through, _)| through.next() != task.epoch) {
+        if state.is_none_or(|(through, _)| through.next() != task.batch) {
             return Err(format!("{task:?} runs on the state {state:?}"));
         }
         if !self.running.insert(task) {
@@ -106,7 +106,7 @@ impl SimWorker {
         for at in producers(graph, task.at) {
             let producer = BatchTask {
                 at,
-                epoch: task.epoch,
+                batch: task.batch,
             };
             if !self.inbox.contains_key(&(task.at, producer)) {
                 return Err(format!("{task:?} runs without {producer:?}"));
@@ -123,14 +123,14 @@ impl SimWorker {
             .filter_map(|at| {
                 let producer = BatchTask {
                     at,
-                    epoch: task.epoch,
+                    batch: task.batch,
                 };
                 self.inbox.remove(&(task.at, producer))
             })
             .collect();
         let (_, state) = self.states[&task.at];
         let state = run_task(task, state, inputs.into_iter());
-        self.states.insert(task.at, (task.epoch, state));
+        self.states.insert(task.at, (task.batch, state));
         self.kept.insert(task, state);
         state
     }
@@ -140,7 +140,7 @@ impl SimWorker {
         &self,
         graph: &StageGraph,
         to: ContainerId,
-        notice: &EpochNotice,
+        notice: &BatchNotice,
     ) -> Result<Vec<Block>, String> {
         let ranges = graph.stage(notice.consumer).map_or(0, |stage| stage.ranges);
         let mut blocks = Vec::new();
@@ -162,10 +162,10 @@ impl SimWorker {
                 if !needed.contains(&at) {
                     continue;
                 }
-                for epoch in notice.from.0..=notice.through.0 {
+                for batch in notice.from.0..=notice.through.0 {
                     let producer = BatchTask {
                         at,
-                        epoch: Epoch(epoch),
+                        batch: MicroBatch(batch),
                     };
                     let Some(state) = self.kept.get(&producer) else {
                         return Err(format!("{producer:?} is not kept for {consumer:?}"));
@@ -186,8 +186,8 @@ impl SimWorker {
             .insert((block.consumer, block.producer), block.value);
     }
 
-    pub fn trim(&mut self, through: Epoch) {
-        self.kept.retain(|task, _| task.epoch > through);
-        self.inbox.retain(|(_, task), _| task.epoch > through);
+    pub fn trim(&mut self, through: MicroBatch) {
+        self.kept.retain(|task, _| task.batch > through);
+        self.inbox.retain(|(_, task), _| task.batch > through);
     }
 }

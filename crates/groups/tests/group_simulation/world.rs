@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;
-use ardea_core::Epoch;
+use ardea_core::MicroBatch;
 use ardea_groups::{
-    BatchTask, EpochNotice, FromGroupWorker, GroupScheduler, GroupSchedulerConfig, GroupSummary,
-    LocalAction, LocalEvent, RangeId, SchedulerAction, SchedulerEvent, StageGraph, ToGroupWorker,
+    BatchNotice, BatchTask, FromGroupWorker, GroupFigures, GroupScheduler, GroupSchedulerConfig,
+    GroupSummary, LocalAction, LocalEvent, PlanDecision, RangeId, ScalingDecision, SchedulerAction,
+    SchedulerEvent, StageGraph, StageId, TaskFigures, ToGroupWorker,
 };
 
 use crate::model::{Oracle, mix};
@@ -30,7 +31,7 @@ pub struct Conditions {
     pub delay_micros: u64,
     /// The longest run of a task, in microseconds.
     pub task_micros: u64,
-    /// The number of epochs between checkpoints.
+    /// The number of micro-batches between checkpoints.
     pub checkpoint_every: u64,
 }
 
@@ -38,9 +39,15 @@ pub enum SimEvent {
     Ticks,
     ToLeader(SchedulerEvent),
     ToWorker(ContainerId, Arc<ToGroupWorker>),
-    Data(ContainerId, Generation, Vec<Block>, EpochNotice),
-    State(ContainerId, Generation, RangeId, ContainerId, (Epoch, u64)),
-    Restored(ContainerId, Generation, RangeId, u64, Epoch),
+    Data(ContainerId, Generation, Vec<Block>, BatchNotice),
+    State(
+        ContainerId,
+        Generation,
+        RangeId,
+        ContainerId,
+        (MicroBatch, u64),
+    ),
+    Restored(ContainerId, Generation, RangeId, u64, MicroBatch),
     Ended(ContainerId, Generation, BatchTask),
     Kill(ContainerId),
     Join(ContainerId),
@@ -60,8 +67,8 @@ pub struct World {
     pub workers: BTreeMap<ContainerId, SimWorker>,
     links: BTreeMap<(ContainerId, ContainerId), Duration>,
     generation: Generation,
-    saved: BTreeMap<Epoch, BTreeMap<RangeId, u64>>,
-    pub committed: Epoch,
+    saved: BTreeMap<MicroBatch, BTreeMap<RangeId, u64>>,
+    pub committed: MicroBatch,
     oracle: Oracle,
     /// The number of runs of each task in each attempt.
     runs: BTreeMap<(Generation, BatchTask), u64>,
@@ -74,7 +81,19 @@ pub struct World {
     pub to_one: u64,
     pub notices: u64,
     pub data_messages: u64,
-    pub stopped: Option<Epoch>,
+    pub stopped: Option<MicroBatch>,
+    /// A stage whose states take this time longer to be handed over.
+    pub slow_states: Option<(StageId, Duration)>,
+    /// The number of reports of failures that get lost.
+    pub lost_failures: u32,
+    /// The work that tasks report.
+    pub work: fn(BatchTask) -> TaskFigures,
+    pub decisions: Vec<PlanDecision>,
+    pub scalings: Vec<ScalingDecision>,
+    /// The changes of the plan that each worker has received, with their first micro-batches.
+    pub changes: BTreeMap<ContainerId, Vec<(MicroBatch, Arc<[u8]>)>>,
+    /// The greatest totals of the attempt.
+    totals: (Generation, GroupFigures),
     violation: Option<String>,
 }
 
@@ -86,6 +105,20 @@ impl World {
         conditions: Conditions,
     ) -> Self {
         let leader = GroupScheduler::new(MasterEpoch(1), graph.clone(), config);
+        World::with_leader(
+            graph,
+            workers,
+            leader.expect("a valid configuration"),
+            conditions,
+        )
+    }
+
+    pub fn with_leader(
+        graph: StageGraph,
+        workers: u32,
+        leader: GroupScheduler,
+        conditions: Conditions,
+    ) -> Self {
         let mut world = World {
             now: Duration::ZERO,
             conditions,
@@ -94,12 +127,12 @@ impl World {
             random: conditions.seed,
             timeline: BTreeMap::new(),
             planned: 0,
-            leader: leader.expect("a valid configuration"),
+            leader,
             workers: BTreeMap::new(),
             links: BTreeMap::new(),
             generation: Generation(0),
             saved: BTreeMap::new(),
-            committed: Epoch(0),
+            committed: MicroBatch(0),
             runs: BTreeMap::new(),
             losses: BTreeMap::new(),
             ended: Vec::new(),
@@ -110,6 +143,13 @@ impl World {
             notices: 0,
             data_messages: 0,
             stopped: None,
+            slow_states: None,
+            lost_failures: 0,
+            work: |_| TaskFigures::default(),
+            decisions: Vec::new(),
+            scalings: Vec::new(),
+            changes: BTreeMap::new(),
+            totals: (Generation(0), GroupFigures::default()),
             violation: None,
         };
         for worker in (1..=workers).map(ContainerId) {
@@ -173,19 +213,25 @@ impl World {
     /// Runs until a condition holds.
     pub fn run_until(&mut self, condition: impl Fn(&World) -> bool) -> Result<(), String> {
         while !condition(self) {
-            let Some(((now, _), event)) = self.timeline.pop_first() else {
-                return Err("nothing happens any more".to_string());
-            };
-            if now > TIME_LIMIT {
-                return Err(format!("nothing ends; {} groups have", self.ended.len()));
-            }
-            self.now = now;
-            self.happens(event);
-            if let Some(violation) = self.violation.take() {
-                return Err(format!("at {now:?}: {violation}"));
-            }
+            self.run_step()?;
         }
         Ok(())
+    }
+
+    /// Processes one event.
+    pub fn run_step(&mut self) -> Result<(), String> {
+        let Some(((now, _), event)) = self.timeline.pop_first() else {
+            return Err("nothing happens any more".to_string());
+        };
+        if now > TIME_LIMIT {
+            return Err(format!("nothing ends; {} groups have", self.ended.len()));
+        }
+        self.now = now;
+        self.happens(event);
+        match self.violation.take() {
+            Some(violation) => Err(format!("at {now:?}: {violation}")),
+            None => Ok(()),
+        }
     }
 
     /// Stops the job and runs it to its end; checks that all tasks have run.
@@ -206,7 +252,7 @@ impl World {
             SimEvent::ToLeader(event) => self.lead(event),
             SimEvent::ToWorker(worker, message) => {
                 let saved = &self.saved;
-                let state = |at, epoch| saved.get(&epoch).map_or(0, |states| states[&at]);
+                let state = |at, batch| saved.get(&batch).map_or(0, |states| states[&at]);
                 if let Some(there) = self.workers.get_mut(&worker) {
                     there.prepare(worker, &message, state);
                     self.tell(worker, LocalEvent::FromLeader((*message).clone()));
@@ -226,14 +272,20 @@ impl World {
                     self.take_arrived(worker, at, from);
                 }
             }
-            SimEvent::Restored(worker, generation, at, number, epoch) => {
-                let saved = self.saved.get(&epoch).map_or(0, |states| states[&at]);
+            SimEvent::Restored(worker, generation, at, number, batch) => {
+                let saved = self.saved.get(&batch).map_or(0, |states| states[&at]);
+                let required = self.leader.required_checkpoint();
+                let is_current = generation == self.generation;
                 if let Some(there) = self.workers.get_mut(&worker)
                     && generation == there.generation
                     && there.requests.get(&at) == Some(&StateRequest::Restore(number))
                 {
+                    if is_current && batch < required {
+                        let why = format!("{at:?} needs a checkpoint before {required:?}");
+                        self.violation = Some(why);
+                    }
                     there.requests.remove(&at);
-                    there.states.insert(at, (epoch, saved));
+                    there.states.insert(at, (batch, saved));
                     self.tell(worker, LocalEvent::StateArrived(at));
                 }
             }
@@ -245,7 +297,7 @@ impl World {
                 self.lead(SchedulerEvent::Joined(worker));
             }
             SimEvent::DropOutputs(worker) => {
-                self.tell(worker, LocalEvent::OutputsDropped(Epoch(1_000_000)));
+                self.tell(worker, LocalEvent::OutputsDropped(MicroBatch(1_000_000)));
             }
             SimEvent::Drain(worker) => self.lead(SchedulerEvent::Draining(worker)),
         }
@@ -255,7 +307,10 @@ impl World {
         if self.workers.remove(&worker).is_none() {
             return;
         }
-        // The states that no other worker has are lost.
+        // States on their way are lost.
+        let is_sent = |event: &SimEvent| matches!(event, SimEvent::State(_, _, _, from, _) if *from == worker);
+        self.timeline.retain(|_, event| !is_sent(event));
+        // So are the states that no other worker has.
         for (stage, spec) in self.graph.numbered() {
             for range in 0..spec.ranges {
                 let at = RangeId { stage, range };
@@ -291,18 +346,18 @@ impl World {
         if *runs > allowed {
             self.violation = Some(format!("{task:?} runs {runs} times"));
         }
-        self.tell(worker, LocalEvent::Ended(task));
+        self.tell(worker, LocalEvent::Ended(task, (self.work)(task)));
         let is_due = task
-            .epoch
+            .batch
             .0
             .is_multiple_of(self.conditions.checkpoint_every);
-        if is_due && task.epoch > self.committed {
+        if is_due && task.batch > self.committed {
             self.save(task, result);
         }
     }
 
     fn save(&mut self, task: BatchTask, state: u64) {
-        let saved = self.saved.entry(task.epoch).or_default();
+        let saved = self.saved.entry(task.batch).or_default();
         saved.insert(task.at, state);
         let ranges = self
             .graph
@@ -310,14 +365,14 @@ impl World {
             .iter()
             .map(|stage| stage.ranges as usize);
         if saved.len() == ranges.sum::<usize>() {
-            self.committed = task.epoch;
+            self.committed = task.batch;
             let delay = self.delay();
-            let committed = SchedulerEvent::Committed(task.epoch);
+            let committed = SchedulerEvent::Committed(task.batch);
             self.plan(delay, SimEvent::ToLeader(committed));
         }
     }
 
-    fn lead(&mut self, event: SchedulerEvent) {
+    pub fn lead(&mut self, event: SchedulerEvent) {
         for action in self.leader.on(self.now, event) {
             match action {
                 SchedulerAction::ToAll(message) => {
@@ -330,7 +385,10 @@ impl World {
                     self.to_one += 1;
                     self.send(|| SimEvent::ToWorker(worker, Arc::clone(&message)));
                 }
-                SchedulerAction::Ended(summary) => self.ended.push(summary),
+                SchedulerAction::Ended(summary) => {
+                    self.check_totals(&summary);
+                    self.ended.push(summary);
+                }
                 SchedulerAction::Drained(worker) => {
                     self.drained.insert(worker);
                     self.workers.remove(&worker);
@@ -340,6 +398,13 @@ impl World {
                     self.begin();
                 }
                 SchedulerAction::Stopped(last) => self.stopped = Some(last),
+                SchedulerAction::Decided(decisions) => {
+                    let change = postcard::to_stdvec(&decisions).expect("decisions are encodable");
+                    self.decisions.extend(decisions);
+                    let change = SchedulerEvent::Change(change.into());
+                    self.plan(Duration::ZERO, SimEvent::ToLeader(change));
+                }
+                SchedulerAction::Scale(decision) => self.scale(decision),
             }
         }
         if let Some(deadline) = self.leader.deadline()
@@ -350,6 +415,40 @@ impl World {
                 SimEvent::ToLeader(SchedulerEvent::Tick),
             );
         }
+    }
+
+    /// Fails if a total is lower than at the end of an earlier group of the attempt.
+    fn check_totals(&mut self, summary: &GroupSummary) {
+        let (generation, before) = self.totals;
+        let totals = summary.totals;
+        let is_lower = [
+            (totals.tasks, before.tasks),
+            (totals.tasks_rerun, before.tasks_rerun),
+            (totals.blocks_reused, before.blocks_reused),
+            (totals.duplicates_dropped, before.duplicates_dropped),
+            (totals.starved_nanos, before.starved_nanos),
+            (totals.work.busy_nanos, before.work.busy_nanos),
+        ]
+        .iter()
+        .any(|(now, before)| now < before);
+        if generation == self.generation && is_lower {
+            self.violation = Some(format!("{totals:?} follow {before:?}"));
+        }
+        self.totals = (self.generation, totals);
+    }
+
+    /// Starts or drains workers; new ones have numbers from 20.
+    fn scale(&mut self, decision: ScalingDecision) {
+        for number in decision.load.workers..decision.wanted {
+            let joined = ContainerId(20 + number);
+            self.plan(Duration::ZERO, SimEvent::Join(joined));
+        }
+        let surplus = decision.load.workers.saturating_sub(decision.wanted) as usize;
+        let last: Vec<ContainerId> = self.workers.keys().rev().take(surplus).copied().collect();
+        for worker in last {
+            self.plan(Duration::ZERO, SimEvent::Drain(worker));
+        }
+        self.scalings.push(decision);
     }
 
     fn tell(&mut self, worker: ContainerId, event: LocalEvent) {
@@ -387,10 +486,10 @@ impl World {
             LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) => {
                 self.notify(worker, to, notice);
             }
-            LocalAction::Restore(at, epoch) => {
+            LocalAction::Restore(at, batch) => {
                 let number = now.as_nanos() as u64 ^ micros;
                 there.requests.insert(at, StateRequest::Restore(number));
-                let restored = SimEvent::Restored(worker, generation, at, number, epoch);
+                let restored = SimEvent::Restored(worker, generation, at, number, batch);
                 self.plan(Duration::from_micros(10 * micros), restored);
             }
             LocalAction::Receive(at, from) => {
@@ -400,7 +499,10 @@ impl World {
             LocalAction::HandOver(at, to) => match there.states.remove(&at) {
                 Some(state) => {
                     let state = SimEvent::State(to, generation, at, worker, state);
-                    self.send_in_order(worker, to, state);
+                    match self.slow_states.filter(|(stage, _)| *stage == at.stage) {
+                        Some((_, delay)) => self.plan(delay, state),
+                        None => self.send_in_order(worker, to, state),
+                    }
                 }
                 None => self.violation = Some(format!("{at:?} has no state to hand over")),
             },
@@ -410,18 +512,22 @@ impl World {
                 there.running.retain(|task| task.at != at);
             }
             LocalAction::Trim(through) => there.trim(through),
-            LocalAction::Change(..) => {}
+            LocalAction::Change(from, change) => {
+                self.changes.entry(worker).or_default().push((from, change));
+            }
             LocalAction::ToLeader(message) => {
-                self.send(|| SimEvent::ToLeader(SchedulerEvent::From(message.clone())));
-                if let FromGroupWorker::CannotRecover { reason, .. } = message {
-                    self.rollbacks.push(reason);
+                let is_failure = matches!(message, FromGroupWorker::CannotRecover { .. });
+                if is_failure && self.lost_failures > 0 {
+                    self.lost_failures -= 1;
+                    return;
                 }
+                self.send(|| SimEvent::ToLeader(SchedulerEvent::From(message.clone())));
             }
         }
     }
 
     /// Sends the data of a notice, and the notice behind it.
-    fn notify(&mut self, from: ContainerId, to: ContainerId, notice: EpochNotice) {
+    fn notify(&mut self, from: ContainerId, to: ContainerId, notice: BatchNotice) {
         let there = &self.workers[&from];
         let generation = there.generation;
         match there.blocks(&self.graph, to, &notice) {
