@@ -22,7 +22,7 @@ const IDLE_CALLS: u32 = 1_000;
 /// The state with which segments start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SegmentRenewal {
-    /// A snapshot that the recorder takes at the end of a micro-batch. For jobs without checkpoints.
+    /// The recorder's own snapshot at the end of a micro-batch, in a job without checkpoints.
     OwnSnapshots,
     /// The snapshots of the job's checkpoints.
     Checkpoints,

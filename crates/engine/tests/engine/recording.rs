@@ -391,6 +391,34 @@ fn only_the_latest_runs_are_retained() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_written_is_named_before_the_job_starts() {
+    let folder = TestFolder::new();
+    fs::write(&folder.0, "a file").unwrap();
+    let dag = graph(Fault::None, 100);
+    let started = node(&folder.0, 1 << 20).submit(&dag, JobConfig::named("test"));
+    let error = started.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::WriteFailed);
+    let path = folder.0.display().to_string();
+    assert!(error.to_string().contains(&path), "{error}");
+    fs::remove_file(&folder.0).unwrap();
+}
+
+#[test]
+fn the_epochs_of_a_recorded_job_without_checkpoints_are_replayed() {
+    let folder = TestFolder::new();
+    let dag = graph(Fault::None, 200_000);
+    let node = node(&folder.0, 64 << 10);
+    let job = node.submit(&dag, JobConfig::named("test")).unwrap();
+    job.end_epoch();
+    job.end_epoch();
+    assert!(matches!(over(&job), JobStatus::Completed));
+    let run = RecordedRun::find(&folder.0, "test", None).unwrap();
+    let recording = run.instance(&dag, "totals", 0).unwrap();
+    let report = replay(&dag, &recording, None, None).unwrap();
+    assert!(report.is_equal(), "{report}");
+}
+
+#[test]
 fn a_job_without_a_recordable_step_is_refused() {
     let folder = TestFolder::new();
     let mut dag = Dag::new();
