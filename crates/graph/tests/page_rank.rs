@@ -103,7 +103,10 @@ fn invalid_settings_are_refused() {
         PageRank::new().damping(f64::NAN).run(&graph).unwrap_err(),
         PageRank::new().group(0).run(&graph).unwrap_err(),
         PageRank::new().partitions(0).run(&graph).unwrap_err(),
-        PageRank::new().partitions(usize::MAX).run(&graph).unwrap_err(),
+        PageRank::new()
+            .partitions(usize::MAX)
+            .run(&graph)
+            .unwrap_err(),
         PageRank::new().tolerance(-1.0).run(&graph).unwrap_err(),
         PageRank::new().tolerance(f64::NAN).run(&graph).unwrap_err(),
     ] {

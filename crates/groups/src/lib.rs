@@ -15,8 +15,7 @@
 //! * [`ToGroupWorker`], [`FromGroupWorker`], [`BatchNotice`]: the messages;
 //! * [`LocalScheduler`]: the worker's side;
 //! * [`GroupScheduler`]: the leader's side; [`GroupTuner`]: the size of groups;
-//! * [`Optimizer`], [`ElasticityPolicy`]: decisions at the end of groups about the plan and the
-//!   number of workers.
+//! * [`Optimizer`]: decisions about the plan at the end of groups.
 //!
 //! # Invariants
 //!
@@ -31,7 +30,6 @@
 //!   worker to another keep their order; if one is lost, so is its sender or receiver.
 #![forbid(unsafe_code)]
 
-mod elasticity;
 mod figures;
 mod local;
 mod message;
@@ -41,10 +39,6 @@ mod scheduler;
 mod stage_graph;
 mod tuner;
 
-pub use elasticity::{
-    ElasticityPolicy, FixedWorkers, GroupLoad, ScalingDecision, TargetUtilization,
-    UtilizationConfig,
-};
 pub use figures::{GroupFigures, RangeFigures, TaskFigures};
 pub use local::{BatchTask, LocalAction, LocalEvent, LocalScheduler};
 pub use message::{

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use ardea_core::{MicroBatch, Result};
 
-use super::elasticity::ElasticityPolicy;
 use super::figures::GroupFigures;
 use super::message::{FromGroupWorker, GroupId, RangeMove};
 use super::optimizer::Optimizer;
@@ -168,13 +167,6 @@ impl GroupScheduler {
     #[must_use]
     pub fn with_optimizer(mut self, optimizer: Box<dyn Optimizer>) -> Self {
         self.adaptation.optimizer = Some(optimizer);
-        self
-    }
-
-    /// Adds a policy for the number of workers, which is called at the end of each group.
-    #[must_use]
-    pub fn with_elasticity(mut self, policy: Box<dyn ElasticityPolicy>) -> Self {
-        self.adaptation.elasticity = Some(policy);
         self
     }
 

@@ -85,7 +85,6 @@ impl VirtualCluster {
         let ended = all.collect();
         let config = GroupSchedulerConfig {
             sizing: GroupSizing::Fixed(settings.group),
-            worker_threads: settings.slots,
             ..GroupSchedulerConfig::default()
         };
         let mut cluster = VirtualCluster {

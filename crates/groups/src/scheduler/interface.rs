@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, MicroBatch, Result};
 
-use crate::elasticity::ScalingDecision;
 use crate::figures::GroupFigures;
 use crate::message::{FromGroupWorker, GroupId, ToGroupWorker};
 use crate::optimizer::PlanDecision;
@@ -52,8 +51,6 @@ pub struct GroupSchedulerConfig {
     pub has_parallel_recovery: bool,
     /// The time after which an unconfirmed message to a worker is repeated.
     pub repeat_after: Duration,
-    /// The number of tasks that a worker can run at a time, at least one.
-    pub worker_threads: u32,
 }
 
 impl Default for GroupSchedulerConfig {
@@ -64,7 +61,6 @@ impl Default for GroupSchedulerConfig {
             has_partial_recovery: true,
             has_parallel_recovery: true,
             repeat_after: Duration::from_secs(1),
-            worker_threads: 1,
         }
     }
 }
@@ -73,13 +69,9 @@ impl GroupSchedulerConfig {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] if a group may be empty or too large, bounds of the tuner are
-    /// not in order, or workers have no threads.
+    /// [`ErrorCode::InvalidConfig`] if a group may be empty or too large, or bounds of the tuner
+    /// are not in order.
     pub fn check(&self) -> Result<()> {
-        if self.worker_threads == 0 {
-            let what = "workers without threads run no tasks";
-            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("give at least 1"));
-        }
         match self.sizing {
             GroupSizing::Tuned(tuner) => tuner.check(),
             GroupSizing::Fixed(1..=MAX_GROUP_SIZE) => Ok(()),
@@ -151,9 +143,6 @@ pub enum SchedulerAction {
     /// The [optimizer](super::GroupScheduler::with_optimizer) requests changes of the plan. The
     /// driver answers with [`SchedulerEvent::Change`].
     Decided(Vec<PlanDecision>),
-    /// The [elasticity policy](super::GroupScheduler::with_elasticity) requests another number of
-    /// workers. The driver starts or drains workers.
-    Scale(ScalingDecision),
 }
 
 /// A group that has ended.

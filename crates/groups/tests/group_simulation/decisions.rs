@@ -1,9 +1,9 @@
-//! Decisions of the optimizer and of the elasticity policy.
+//! Decisions of the optimizer.
 
 use ardea_coordination::control::MasterEpoch;
 use ardea_groups::{
     BatchTask, GroupScheduler, OptimizerRules, PlanDecision, RuleOptimizer, StageChange, StageId,
-    TargetUtilization, TaskFigures, UtilizationConfig,
+    TaskFigures,
 };
 
 use crate::model::graphs;
@@ -50,43 +50,4 @@ fn few_keys_change_the_plan_of_all_workers_at_the_same_micro_batch() {
     for changes in world.changes.values() {
         assert_eq!(changes[0], (from, change.clone()));
     }
-}
-
-fn busy(_: BatchTask) -> TaskFigures {
-    TaskFigures {
-        busy_nanos: 1_000_000_000,
-        ..TaskFigures::default()
-    }
-}
-
-#[test]
-fn workers_follow_the_load_and_no_task_runs_again() {
-    let graph = graphs().swap_remove(1);
-    let policy = TargetUtilization::new(UtilizationConfig {
-        min: 2,
-        max: 6,
-        ..UtilizationConfig::default()
-    });
-    let leader = GroupScheduler::new(MasterEpoch(1), graph.clone(), groups_of(10));
-    let leader = leader.unwrap().with_elasticity(Box::new(policy.unwrap()));
-    let mut world = World::with_leader(graph, 2, leader, QUIET);
-    world.work = busy;
-    world.run_until(|world| world.workers.len() == 6).unwrap();
-    let ended = world.ended.len();
-    world.run_until(has_ended(ended + 5)).unwrap();
-    for worker in world.workers.keys() {
-        assert!(!world.leader.placement().ranges_of(*worker).is_empty());
-    }
-    world.work = |_| TaskFigures::default();
-    world.run_until(|world| world.workers.len() == 2).unwrap();
-    world.finish().unwrap();
-    assert_eq!(world.ended.last().unwrap().totals.tasks_rerun, 0);
-    assert!(world.rollbacks.is_empty());
-    let wanted: Vec<u32> = world
-        .scalings
-        .iter()
-        .map(|scaling| scaling.wanted)
-        .collect();
-    assert_eq!(wanted, [6, 2]);
-    assert!(world.scalings[0].load.utilization() > 1.0);
 }

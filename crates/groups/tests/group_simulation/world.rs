@@ -9,8 +9,8 @@ use ardea_coordination::packing::ContainerId;
 use ardea_core::MicroBatch;
 use ardea_groups::{
     BatchNotice, BatchTask, FromGroupWorker, GroupFigures, GroupScheduler, GroupSchedulerConfig,
-    GroupSummary, LocalAction, LocalEvent, PlanDecision, RangeId, ScalingDecision, SchedulerAction,
-    SchedulerEvent, StageGraph, StageId, TaskFigures, ToGroupWorker,
+    GroupSummary, LocalAction, LocalEvent, PlanDecision, RangeId, SchedulerAction, SchedulerEvent,
+    StageGraph, StageId, TaskFigures, ToGroupWorker,
 };
 
 use crate::model::{Oracle, mix};
@@ -89,7 +89,6 @@ pub struct World {
     /// The work that tasks report.
     pub work: fn(BatchTask) -> TaskFigures,
     pub decisions: Vec<PlanDecision>,
-    pub scalings: Vec<ScalingDecision>,
     /// The changes of the plan that each worker has received, with their first micro-batches.
     pub changes: BTreeMap<ContainerId, Vec<(MicroBatch, Arc<[u8]>)>>,
     /// The greatest totals of the attempt.
@@ -147,7 +146,6 @@ impl World {
             lost_failures: 0,
             work: |_| TaskFigures::default(),
             decisions: Vec::new(),
-            scalings: Vec::new(),
             changes: BTreeMap::new(),
             totals: (Generation(0), GroupFigures::default()),
             violation: None,
@@ -404,7 +402,6 @@ impl World {
                     let change = SchedulerEvent::Change(change.into());
                     self.plan(Duration::ZERO, SimEvent::ToLeader(change));
                 }
-                SchedulerAction::Scale(decision) => self.scale(decision),
             }
         }
         if let Some(deadline) = self.leader.deadline()
@@ -435,20 +432,6 @@ impl World {
             self.violation = Some(format!("{totals:?} follow {before:?}"));
         }
         self.totals = (self.generation, totals);
-    }
-
-    /// Starts or drains workers; new ones have numbers from 20.
-    fn scale(&mut self, decision: ScalingDecision) {
-        for number in decision.load.workers..decision.wanted {
-            let joined = ContainerId(20 + number);
-            self.plan(Duration::ZERO, SimEvent::Join(joined));
-        }
-        let surplus = decision.load.workers.saturating_sub(decision.wanted) as usize;
-        let last: Vec<ContainerId> = self.workers.keys().rev().take(surplus).copied().collect();
-        for worker in last {
-            self.plan(Duration::ZERO, SimEvent::Drain(worker));
-        }
-        self.scalings.push(decision);
     }
 
     fn tell(&mut self, worker: ContainerId, event: LocalEvent) {
