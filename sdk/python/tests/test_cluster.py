@@ -119,6 +119,40 @@ def test_a_submitted_job_runs_on_a_cluster(site: Site) -> None:
     site.wait_for_totals(done)
 
 
+COUNTING = """
+    import ardea as a
+    from ardea import metrics
+
+    def counted(row):
+        metrics.counter("rows").add(1)
+        return row
+
+    (target,) = a.arguments()
+    p = a.Pipeline("counting")
+    numbers = p.read(a.generate.at_rate(500, limit=100_000))
+    numbers.map(counted, schema={"number": int}).write(a.files.json(target))
+    p.run()
+"""
+
+
+def test_metrics_of_a_function_in_the_process_of_a_job_are_those_of_its_step(site: Site) -> None:
+    ardea = os.environ.get("TEST_ARDEA_PROGRAM") or shutil.which("ardea")
+    if not ardea:
+        pytest.skip("there is no program ardea (TEST_ARDEA_PROGRAM)")
+    (site.folder / "job.py").write_text(textwrap.dedent(COUNTING))
+    done = site.run("submit", *site.cluster(), "--detach", str(site.folder / "out.jsonl"))
+    assert done.returncode == 0, done.stderr
+    command = ["metrics", "counting", "--name", "ardea_user_rows_total", "--json", *site.cluster()]
+    deadline = time.monotonic() + TIMEOUT_S
+    samples: List[Dict[str, Any]] = []
+    while not samples:
+        told = site.run(*command, program=(ardea,))
+        assert time.monotonic() < deadline, told.stderr
+        samples = json.loads(told.stdout) if told.returncode == 0 else []
+    assert samples[0]["value"] > 0 and samples[0]["labels"]["vertex"] == "counted", samples
+    assert site.run("kill", "counting", *site.cluster(), program=(ardea,)).returncode == 0
+
+
 @pytest.fixture
 def wheel(site: Site) -> Path:
     """A package that this environment does not have: the site's helper as `tinydouble`."""

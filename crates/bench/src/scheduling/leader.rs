@@ -244,9 +244,7 @@ impl Leader {
                     return Err(Error::new(ErrorCode::Internal, "the attempt was ended")
                         .because(why.to_string()));
                 }
-                SchedulerAction::Drained(_)
-                | SchedulerAction::Decided(_)
-                | SchedulerAction::Scale(_) => {}
+                SchedulerAction::Drained(_) | SchedulerAction::Decided(_) => {}
             }
         }
         Ok(())
