@@ -131,20 +131,22 @@ impl ElasticityPolicies {
         &self,
         config: &ElasticityConfig,
     ) -> Result<Option<Box<dyn ElasticityPolicy>>> {
-        if config.policy == NO_ELASTICITY {
-            return Ok(None);
-        }
-        match self.0.get(&config.policy) {
-            Some(make) => Ok(Some(make(config))),
-            None => Err(self.unknown(&config.policy)),
-        }
+        self.check_name(&config.policy)?;
+        Ok(self.0.get(&config.policy).map(|make| make(config)))
     }
 
-    fn unknown(&self, name: &str) -> Error {
+    /// Checks that there is a policy of this name.
+    ///
+    /// # Errors
+    /// As [`policy_of`](Self::policy_of).
+    pub fn check_name(&self, name: &str) -> Result<()> {
+        if name == NO_ELASTICITY || self.0.contains_key(name) {
+            return Ok(());
+        }
         let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
         let what = format!("there is no elasticity policy {name:?}");
         let hint = format!("choose one of: {NO_ELASTICITY}, {}", names.join(", "));
-        Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+        Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
     }
 }
 

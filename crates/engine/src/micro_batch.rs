@@ -1,11 +1,11 @@
 //! The division of a job's records into micro-batches.
 //!
-//! All sources of a job in this process share a [`BatchClock`]. Micro-batch *n* ends *n* + 1 lengths
-//! after the clock's origin. The marker of its end also ends all earlier ones, so a source that was
-//! busy or blocked sends one marker for several.
+//! All sources of a job in this process share a [`BatchClock`]. Micro-batch *n* ends *n* + 1
+//! lengths after the clock's origin. The marker of its end also ends all earlier ones, so a source
+//! that was busy or blocked sends one marker for several.
 //!
-//! The processes of a cluster count from the same origin, 1970. So their micro-batches have the same
-//! numbers at the same time. A difference of their clocks delays results by as much.
+//! The processes of a cluster count from the same origin, 1970. So their micro-batches have the
+//! same numbers at the same time. A difference of their clocks delays results by as much.
 
 use std::sync::Arc;
 use std::time::Duration;

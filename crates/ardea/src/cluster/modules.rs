@@ -18,8 +18,8 @@ use super::slurm::slurm;
 /// The name of the scheduler for Slurm.
 const SLURM: &str = "slurm";
 
-/// The packing and elasticity policies, schedulers, metrics sinks and transports by name, and package stores by
-/// URL scheme: built-in ones and a program's own.
+/// The packing and elasticity policies, schedulers, metrics sinks and transports by name, and
+/// package stores by URL scheme: built-in ones and a program's own.
 ///
 /// A program with its own modules passes them to [`main_with`](crate::main_with), which makes them
 /// available to its hosts and containers.

@@ -11,10 +11,11 @@ use ardea_engine::NODE_SETTINGS;
 use ardea_metrics::METRICS_SETTINGS;
 
 /// The tables of the settings of clusters, which share their files with runs in one process.
-const CLUSTER_TABLES: [&str; 7] = [
+const CLUSTER_TABLES: [&str; 8] = [
     "cluster",
     "clusters",
     "container",
+    "elasticity",
     "instance",
     "job",
     "slurm",

@@ -68,6 +68,10 @@ pub fn check_forms(
         }
     })?;
     dead_letters::check(resolved)?;
+    // The schema of a benchmark lacks these settings.
+    if resolved.value(ELASTICITY).is_some() {
+        ElasticityConfig::from_settings(resolved)?;
+    }
     ardea_worker::check_settings(resolved)
 }
 
@@ -76,13 +80,9 @@ pub fn check_forms(
 /// scheduler and elasticity policy, which hosts with `modules` have.
 pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static str, Error)> {
     type Check<'a> = &'a dyn Fn(&str) -> Result<()>;
-    let elasticity = |_: &str| {
-        let config = ElasticityConfig::from_settings(resolved)?;
-        modules.elasticity.policy_of(&config).map(drop)
-    };
     let checks: [(&'static str, Check<'_>); 5] = [
         (PACKING, &|name| modules.managers.get(name).map(drop)),
-        (ELASTICITY, &elasticity),
+        (ELASTICITY, &|name| modules.elasticity.check_name(name)),
         (TRANSPORT, &|name| modules.transports.check(name)),
         (SINKS, &|list| modules.sinks.check_names(list)),
         (SCHEDULER, &|name| modules.check_scheduler(name)),

@@ -78,7 +78,8 @@ pub struct NexmarkParams {
     /// the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-    /// Execution mode: continuous or micro-batch; the latter requires a guarantee with several processes
+    /// Execution mode: continuous or micro-batch; with several processes the latter requires a
+    /// guarantee
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "continuous")]
     pub mode: ExecutionMode,
     /// Length of micro-batches

@@ -77,8 +77,13 @@ pub struct YsbParams {
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
     pub combine: YsbCombine,
     /// Number of processes: containers of a temporary cluster on this machine. One runs in this
-    /// process, unless a part is killed
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// process, unless a part is killed (default with micro-batches: 1)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        default_value_if("mode", "micro-batch", "1")
+    )]
     pub workers: u32,
     /// Number of cooperative threads per process
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -104,7 +109,8 @@ pub struct YsbParams {
     /// Folder for checkpoints (default: the memory of the cluster's hosts)
     #[arg(long, value_name = "DIR")]
     pub checkpoint_folder: Option<PathBuf>,
-    /// Execution mode: continuous or micro-batch; the latter requires a guarantee with several processes
+    /// Execution mode: continuous or micro-batch; with several processes the latter requires a
+    /// guarantee
     #[arg(long, value_name = "MODE", value_parser = mode, default_value = "continuous")]
     pub mode: ExecutionMode,
     /// Length of micro-batches

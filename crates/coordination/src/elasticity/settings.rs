@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ardea_config::{Kind, Resolved, Resolver, Schema, Setting};
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, Result};
 
 use super::NO_ELASTICITY;
 
@@ -113,7 +113,8 @@ impl ElasticityConfig {
     /// Reads the settings of a job definition.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] for an invalid value, or bounds that are not in order.
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an invalid value, or bounds that
+    /// are not in order.
     pub fn by(settings: &BTreeMap<String, String>) -> Result<Self> {
         let schema = Schema::of(ELASTICITY_SETTINGS);
         let known = settings.iter();
@@ -140,38 +141,39 @@ impl ElasticityConfig {
             least_instances: instances("elasticity.least_instances")?,
             most_instances: instances("elasticity.most_instances")?,
         };
-        config.check()?;
+        if let Some((key, why, hint)) = config.disorder() {
+            return Err(resolved.refuse(key, why).hint(hint));
+        }
         Ok(config)
     }
 
-    /// Refuses bounds that are not in order: they would change a job again and again.
-    fn check(&self) -> Result<()> {
-        let wrong = |what: String, hint: &str| {
-            Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint.to_string()))
-        };
-        let (low, target, high) = (self.low_percent, self.target_percent, self.high_percent);
-        if !(low < target && target <= high) {
-            let what = format!(
-                "elasticity.low_percent={low}, target_percent={target} and high_percent={high} are not in this order"
-            );
-            return wrong(
-                what,
-                "set the target above the low and up to the high percentage",
-            );
+    /// Returns the setting that is not in order with the others, the reason, and a hint. Such bounds
+    /// would change a job again and again.
+    fn disorder(&self) -> Option<(&'static str, String, &'static str)> {
+        let target = self.target_percent;
+        if self.low_percent >= target {
+            let why = format!("it is not below elasticity.target_percent={target}");
+            let hint = "set the target above the low percentage";
+            return Some(("elasticity.low_percent", why, hint));
         }
-        if self.least_instances > self.most_instances {
-            let (least, most) = (self.least_instances, self.most_instances);
-            let what = format!(
-                "elasticity.least_instances={least} is above elasticity.most_instances={most}"
-            );
-            return wrong(what, "set the least number up to the most");
+        if self.high_percent < target {
+            let why = format!("it is below elasticity.target_percent={target}");
+            let hint = "set the target up to the high percentage";
+            return Some(("elasticity.high_percent", why, hint));
         }
-        Ok(())
+        let most = self.most_instances;
+        (self.least_instances > most).then(|| {
+            let why = format!("it is above elasticity.most_instances={most}");
+            let hint = "set the least number up to the most";
+            ("elasticity.least_instances", why, hint)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::ErrorCode;
+
     use super::*;
 
     fn by(settings: &[(&str, &str)]) -> Result<ElasticityConfig> {

@@ -86,20 +86,7 @@ impl Host {
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
         let shelf = LocalGridStore::new();
         let archives = JobCheckpointStores::with_grid(Arc::new(shelf.clone()));
-        let master = MasterSetup {
-            holder: holder(&setup.name, new_submission()),
-            listen: listen.clone(),
-            advertised_host: Some(setup.cluster.host.clone()),
-            state: Arc::clone(&setup.state),
-            security: setup.security.clone(),
-            managers: setup.managers.clone(),
-            elasticity: setup.elasticity.clone(),
-            schedulers: schedulers.clone(),
-            launch: setup.launch(),
-            lease: setup.lease,
-            master: setup.master,
-            checkpoints: Some(Arc::clone(&archives) as _),
-        };
+        let master = master_setup(&setup, &listen, &schedulers, &archives);
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let config = ServerConfig::at(setup.api_address()?)
@@ -327,6 +314,29 @@ fn bracketed(host: &str) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]"),
         false => host.to_string(),
+    }
+}
+
+/// Returns the configuration of the leader candidate of a host.
+fn master_setup(
+    setup: &HostSetup,
+    listen: &str,
+    schedulers: &Schedulers,
+    archives: &Arc<JobCheckpointStores>,
+) -> MasterSetup {
+    MasterSetup {
+        holder: holder(&setup.name, new_submission()),
+        listen: listen.to_string(),
+        advertised_host: Some(setup.cluster.host.clone()),
+        state: Arc::clone(&setup.state),
+        security: setup.security.clone(),
+        managers: setup.managers.clone(),
+        elasticity: setup.elasticity.clone(),
+        schedulers: schedulers.clone(),
+        launch: setup.launch(),
+        lease: setup.lease,
+        master: setup.master,
+        checkpoints: Some(Arc::clone(archives) as _),
     }
 }
 

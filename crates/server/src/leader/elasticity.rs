@@ -1,5 +1,5 @@
-//! The elasticity of a job: the leader measures the job's load, asks the policy, and carries out its
-//! proposal like a user's command.
+//! The elasticity of a job: the leader measures the job's load, asks the policy, and carries out
+//! its proposal like a user's command.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
