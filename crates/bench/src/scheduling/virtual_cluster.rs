@@ -276,10 +276,10 @@ impl VirtualCluster {
                     let wait = due.saturating_sub(self.now);
                     self.plan(wait, VirtualEvent::Ready(worker, task));
                 }
-                LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice) => {
-                    if to != worker {
-                        self.plan(DELAY, VirtualEvent::Notice(to, notice));
-                    }
+                LocalAction::Notify(to, notice) | LocalAction::Resend(to, notice)
+                    if to != worker =>
+                {
+                    self.plan(DELAY, VirtualEvent::Notice(to, notice));
                 }
                 LocalAction::Restore(at, _) | LocalAction::Receive(at, _) => {
                     self.plan(TRANSFER, VirtualEvent::StateArrived(worker, at));

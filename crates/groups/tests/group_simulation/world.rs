@@ -56,6 +56,9 @@ pub enum SimEvent {
     DropOutputs(ContainerId),
 }
 
+/// A change of the plan, with its first micro-batch.
+pub type PlanChange = (MicroBatch, Arc<[u8]>);
+
 pub struct World {
     pub now: Duration,
     pub conditions: Conditions,
@@ -90,7 +93,7 @@ pub struct World {
     pub work: fn(BatchTask) -> TaskFigures,
     pub decisions: Vec<PlanDecision>,
     /// The changes of the plan that each worker has received, with their first micro-batches.
-    pub changes: BTreeMap<ContainerId, Vec<(MicroBatch, Arc<[u8]>)>>,
+    pub changes: BTreeMap<ContainerId, Vec<PlanChange>>,
     /// The greatest totals of the attempt.
     totals: (Generation, GroupFigures),
     violation: Option<String>,
