@@ -147,8 +147,8 @@ impl ElasticityConfig {
         Ok(config)
     }
 
-    /// Returns the setting that is not in order with the others, the reason, and a hint. Such bounds
-    /// would change a job again and again.
+    /// Returns the setting that is not in order with the others, the reason, and a hint. Such
+    /// bounds would change a job again and again.
     fn disorder(&self) -> Option<(&'static str, String, &'static str)> {
         let target = self.target_percent;
         if self.low_percent >= target {
