@@ -72,6 +72,7 @@ pub mod breakdown;
 pub mod checkpoint;
 pub mod cluster;
 mod copies;
+mod embedded_checkpoints;
 pub mod exchange;
 pub mod failover;
 mod flags;

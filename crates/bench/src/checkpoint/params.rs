@@ -10,6 +10,7 @@ use ardea_core::{Guarantee, Result};
 use crate::bounds::{
     check_duration, check_positive, check_range, check_rate, check_threads, refused,
 };
+use crate::embedded_checkpoints::fault_tolerance;
 use crate::flags::{guarantee, time};
 use crate::long_running::accounts::MOST_ACCOUNTS;
 use crate::report::{Field, fields};
@@ -82,18 +83,9 @@ impl CheckpointParams {
 
     /// Returns the fault-tolerance settings, if the guarantee requires state.
     pub(crate) fn survival(&self) -> Option<FaultTolerance> {
-        let survival = match &self.checkpoint_folder {
-            Some(folder) => FaultTolerance::in_folder(folder).start_over(true),
-            None => FaultTolerance::in_memory(),
-        };
-        self.guarantee.keeps_state().then(|| {
-            // A job that fails must not be measured.
-            let survival = survival.guarantee(self.guarantee).attempts(0);
-            let survival = survival
-                .every(self.checkpoint_interval)
-                .pause(Duration::ZERO);
-            survival.timeout(CHECKPOINT_WITHIN)
-        })
+        let folder = self.checkpoint_folder.clone();
+        let survival = fault_tolerance(self.guarantee, self.checkpoint_interval, folder);
+        survival.map(|survival| survival.timeout(CHECKPOINT_WITHIN))
     }
 
     pub(crate) fn fields(&self) -> Vec<Field> {

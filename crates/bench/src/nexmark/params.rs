@@ -15,6 +15,7 @@ use crate::bounds::{
     MOST_PROCESSES, check_duration, check_positive, check_range, check_rate, check_threads, refused,
 };
 use crate::cluster::{hosts_for, job_settings};
+use crate::embedded_checkpoints::fault_tolerance;
 use crate::flags::{guarantee, mode, time};
 use crate::report::{Field, fields};
 
@@ -153,17 +154,9 @@ impl NexmarkParams {
 
     /// Returns the fault-tolerance settings of a job, if the guarantee requires state.
     pub(crate) fn survival(&self, job: &str) -> Option<FaultTolerance> {
-        let survival = match &self.checkpoint_folder {
-            Some(folder) => FaultTolerance::in_folder(folder.join(job)).start_over(true),
-            None => FaultTolerance::in_memory(),
-        };
-        self.guarantee.keeps_state().then(|| {
-            // A job that fails must not be measured.
-            let survival = survival.guarantee(self.guarantee).attempts(0);
-            survival
-                .every(self.checkpoint_interval)
-                .pause(Duration::ZERO)
-        })
+        let folder = self.checkpoint_folder.as_ref();
+        let folder = folder.map(|folder| folder.join(job));
+        fault_tolerance(self.guarantee, self.checkpoint_interval, folder)
     }
 
     /// Returns each parameter under its own name, including those of the benchmark contract that

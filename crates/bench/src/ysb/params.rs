@@ -17,6 +17,7 @@ use crate::bounds::{
     check_threads, check_within, refused,
 };
 use crate::cluster::{hosts_for, job_settings};
+use crate::embedded_checkpoints::fault_tolerance;
 use crate::flags::{guarantee, mode, time};
 use crate::long_running::fixture::Victim;
 use crate::report::{Field, fields};
@@ -222,17 +223,9 @@ impl YsbParams {
     /// Returns the fault-tolerance settings of a job in this process, if the guarantee requires
     /// state.
     pub(super) fn survival(&self) -> Option<FaultTolerance> {
-        let survival = match &self.checkpoint_folder {
-            Some(folder) => FaultTolerance::in_folder(folder.join("ysb")).start_over(true),
-            None => FaultTolerance::in_memory(),
-        };
-        self.guarantee.keeps_state().then(|| {
-            // A job that fails must not be measured.
-            let survival = survival.guarantee(self.guarantee).attempts(0);
-            survival
-                .every(self.checkpoint_interval)
-                .pause(Duration::ZERO)
-        })
+        let folder = self.checkpoint_folder.as_ref();
+        let folder = folder.map(|folder| folder.join("ysb"));
+        fault_tolerance(self.guarantee, self.checkpoint_interval, folder)
     }
 
     /// Returns the number of hosts of the cluster: a killed host needs a successor.

@@ -218,6 +218,19 @@ fn what_begins_before_its_state_is_back_counts_nothing_wrong_wherever_the_job_is
     assert!(early > 0, "it never did");
 }
 
+/// Returns a checkpoint that holds a partition without keys back until the flag is set.
+fn holding(checkpoint: &Arc<Checkpoint>) -> (Held, Arc<AtomicBool>) {
+    let keys: Vec<PartitionId> = (0..KEYS).map(|key| PartitionId::of(&key)).collect();
+    let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+    let may_come = Arc::<AtomicBool>::default();
+    let held = Held {
+        checkpoint: Arc::clone(checkpoint),
+        partition: all.find(|partition| !keys.contains(partition)).unwrap(),
+        may_come: Arc::clone(&may_come),
+    };
+    (held, may_come)
+}
+
 #[test]
 fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_ends_before() {
     let mut line = Line::new(u64::MAX);
@@ -239,15 +252,8 @@ fn records_flow_while_state_comes_back_but_no_time_is_passed_on_and_no_epoch_end
     job.cancel();
     over(&job);
 
-    let keys: Vec<PartitionId> = (0..KEYS).map(|key| PartitionId::of(&key)).collect();
-    let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
-    let may_come = Arc::<AtomicBool>::default();
-    let held = Held {
-        checkpoint: Arc::clone(&checkpoint),
-        partition: all.find(|partition| !keys.contains(partition)).unwrap(),
-        may_come: Arc::clone(&may_come),
-    };
     let mut config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    let (held, may_come) = holding(&checkpoint);
     config.snapshots.source = Some(Arc::new(held));
     let job = node.submit(&dag(), config).unwrap();
     line.limit.store(1_200, Ordering::SeqCst);
@@ -297,15 +303,8 @@ fn a_job_in_micro_batches_restores_all_state_before_it_processes_a_record() {
     job.cancel();
     over(&job);
 
-    let keys: Vec<PartitionId> = (0..KEYS).map(|key| PartitionId::of(&key)).collect();
-    let mut all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
-    let may_come = Arc::<AtomicBool>::default();
-    let held = Held {
-        checkpoint: Arc::clone(&checkpoint),
-        partition: all.find(|partition| !keys.contains(partition)).unwrap(),
-        may_come: Arc::clone(&may_come),
-    };
     let mut config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    let (held, may_come) = holding(&checkpoint);
     config.snapshots.source = Some(Arc::new(held));
     let job = node.submit(&dag(), config).unwrap();
     line.limit.store(60_000, Ordering::SeqCst);
