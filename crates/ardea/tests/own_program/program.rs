@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,6 +12,9 @@ use crate::IS_JOB;
 
 /// The time limit of a condition.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The time limit of a run that ends by itself.
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Starts the program with these arguments, in a folder, in an environment without settings.
 pub fn start(folder: &Path, words: &[&str]) -> Child {
@@ -37,7 +41,23 @@ pub fn start(folder: &Path, words: &[&str]) -> Child {
 /// Runs the program to its end. The words are separated by spaces.
 pub fn run(folder: &Path, line: &str) -> Output {
     let words: Vec<&str> = line.split_whitespace().collect();
-    start(folder, &words).wait_with_output().expect("it ends")
+    output_of(start(folder, &words), line)
+}
+
+/// Returns the output of a child at its end. `what` names the child in a failure.
+///
+/// # Panics
+///
+/// With the child's output, if the child does not end within [`RUN_TIMEOUT`].
+pub fn output_of(child: Child, what: &str) -> Output {
+    let process = Pid::from_child(&child);
+    let (ended, output) = mpsc::channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    if let Ok(output) = output.recv_timeout(RUN_TIMEOUT) {
+        return output.expect("it is ours");
+    }
+    let _ = kill_process(process, Signal::KILL);
+    panic!("{what:?} does not end: {:?}", output.recv());
 }
 
 /// Waits for the end of a child whose output is short.

@@ -21,6 +21,9 @@ pub enum Fault {
     Full,
     /// The next node is written, but the response is lost. After that there is no fault.
     LoseResponse,
+    /// Another process writes the next node to be removed just before its removal. After that
+    /// there is no fault.
+    WriteBeforeDelete,
     /// The next node is written, and after that the store is [`Damaged`](Fault::Damaged).
     DamagedByWrite {
         /// True if nodes can be removed while the store is damaged.
@@ -87,6 +90,16 @@ impl FaultyStore {
         }
     }
 
+    /// Returns true if another process writes the node that is about to be removed.
+    fn overtaking(&self) -> bool {
+        let mut fault = self.lock();
+        let overtaking = *fault == Fault::WriteBeforeDelete;
+        if overtaking {
+            *fault = Fault::None;
+        }
+        overtaking
+    }
+
     /// Returns the result of a change, or an error if the response is to be lost.
     fn answer<T>(&self, answer: Result<T>) -> Result<T> {
         let mut fault = self.lock();
@@ -128,7 +141,14 @@ impl MetadataStore for FaultyStore {
     }
 
     fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
-        self.change(path, self.inner.delete(path, expected))
+        let call = self.change(path, self.inner.delete(path, expected));
+        let overtaking = self.overtaking();
+        Box::pin(async move {
+            if overtaking && let Some(node) = self.inner.get(path).await? {
+                self.inner.set(path, &node.value, Expected::Any).await?;
+            }
+            call.await
+        })
     }
 
     fn children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Vec<String>> {

@@ -64,26 +64,30 @@ pub async fn sweep(state: &dyn MetadataStore) -> Result<()> {
 async fn sweep_job(state: &dyn MetadataStore, layout: &JobLayout) -> Result<()> {
     // Leases and published nodes are read before the job's node, and were written after it. So a
     // node that does not belong to the job read later belongs to a deleted job.
-    let mut suspects = Vec::new();
+    let mut of_submissions = Vec::new();
     for child in state.children(layout.base()).await? {
         let submission = submission_of_lease(&child).or_else(|| submission_of_epochs(&child));
         if let Some(submission) = submission {
-            let path = layout.base().child(&child)?;
-            let found = read_node(state, &path).await?;
-            suspects.push((path, found, Some(named(submission))));
+            of_submissions.push((layout.base().child(&child)?, named(submission)));
         }
     }
+    let mut published = Vec::new();
     for path in facts(state, layout).await? {
-        let found = read_node(state, &path).await?;
-        let theirs = submission_of(&found);
-        suspects.push((path, found, theirs));
+        match read_node(state, &path).await? {
+            ReadResult::Absent => {}
+            found => published.push((path, submission_of(&found))),
+        }
     }
-    suspects.retain(|(_, found, _)| !matches!(found, ReadResult::Absent));
     let there = present(state, layout).await?.map(named);
-    for (path, found, theirs) in suspects {
+    for (path, theirs) in of_submissions {
+        if there.as_ref() != Some(&theirs) {
+            delete_if(state, &path, |_| true).await?;
+        }
+    }
+    for (path, theirs) in published {
         // An unreadable node may belong to the existing job.
         if there.is_none() || (theirs.is_some() && theirs != there) {
-            ignore_conflict(state.delete(&path, found.expected()).await)?;
+            delete_if(state, &path, |found| submission_of(found) == theirs).await?;
         }
     }
     if there.is_none() {
@@ -157,6 +161,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use ardea_metastore::conformance::{Fault, FaultyStore};
     use ardea_metastore::{FileState, StateOptions};
 
     use super::*;
@@ -249,5 +254,21 @@ mod tests {
         for (path, _) in &written {
             assert!(state.get(path).await.unwrap().is_some(), "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_its_leader_renews_during_the_sweep_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state = Arc::new(FaultyStore::over(Arc::new(state.unwrap())));
+        let job = job(10, 1).0.record.job.clone();
+        let store = JobStore::new(state.clone(), job).unwrap();
+        let write = state.set(store.lease_path(), b"{}", Expected::Absent);
+        write.await.unwrap();
+        state.set_fault(Fault::WriteBeforeDelete);
+        sweep(&*state).await.unwrap();
+        assert_eq!(state.fault(), Fault::None);
+        let lease = state.get(store.lease_path()).await.unwrap();
+        assert!(lease.is_none(), "{lease:?}");
     }
 }
