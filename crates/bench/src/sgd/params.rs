@@ -27,7 +27,7 @@ pub struct SgdParams {
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub workers: u32,
     /// Number of partitions; it decides the order of merges
-    #[arg(long, value_name = "N", value_parser = size, default_value = "16")]
+    #[arg(long, value_name = "N", value_parser = size, default_value = "4")]
     pub partitions: usize,
     /// Rows of a batch
     #[arg(long, value_name = "N", value_parser = size, default_value = "20_000")]

@@ -8,10 +8,18 @@ use super::SgdParams;
 /// The share of rows with a random label.
 const NOISE: f64 = 0.03;
 
-/// Returns rows of unit length. Their labels depend on random weights of the features.
+/// The share of features that labels depend on: most words of a language say nothing of a topic.
+const INFORMATIVE: f64 = 0.1;
+
+/// Returns rows of unit length. Their labels depend on random weights of a few features.
 pub(super) fn generate(params: &SgdParams) -> Result<Examples> {
     let mut random = SeededRandom::new(params.seed);
-    let weights: Vec<f64> = (0..params.features).map(|_| random.unit() - 0.5).collect();
+    let weights: Vec<f64> = (0..params.features)
+        .map(|_| match random.unit() < INFORMATIVE {
+            true => random.unit() - 0.5,
+            false => 0.0,
+        })
+        .collect();
     let mean = (params.density * params.features as f64).max(1.0);
     let mut examples = Examples::sparse(params.features);
     let mut row: Vec<(u32, f64)> = Vec::new();
