@@ -102,6 +102,20 @@ impl Resolved {
         }
     }
 
+    /// Returns a setting of kind [`Kind::DurationOrAuto`](super::Kind::DurationOrAuto); `None` is
+    /// `auto`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], see [`Resolved`].
+    pub fn duration_or_auto(&self, key: &str) -> Result<Option<Duration>> {
+        match self.known(key)? {
+            Value::Duration(duration) => Ok(Some(*duration)),
+            Value::Auto => Ok(None),
+            other => Err(other_kind(key, "a duration or auto", other)),
+        }
+    }
+
     /// Returns a setting of kind [`Kind::Bytes`](super::Kind::Bytes), in bytes.
     ///
     /// # Errors

@@ -48,6 +48,13 @@ pub enum Kind {
         /// The maximum.
         most: Duration,
     },
+    /// A duration, or `auto` to let the program choose.
+    DurationOrAuto {
+        /// The minimum.
+        least: Duration,
+        /// The maximum.
+        most: Duration,
+    },
     /// A size in bytes, such as `64KiB`.
     Bytes {
         /// The minimum, in bytes.
@@ -74,6 +81,12 @@ impl fmt::Display for Kind {
             Kind::Duration { least, most } => write!(
                 f,
                 "a duration from {} to {}",
+                format_duration(*least),
+                format_duration(*most)
+            ),
+            Kind::DurationOrAuto { least, most } => write!(
+                f,
+                "auto or a duration from {} to {}",
                 format_duration(*least),
                 format_duration(*most)
             ),

@@ -102,12 +102,12 @@ impl Error for ValueError {
 pub(super) fn read(kind: Kind, text: &str) -> Result<Value, ValueError> {
     let word = text.trim();
     match kind {
-        Kind::CountOrAuto { .. } if word == "auto" => Ok(Value::Auto),
+        Kind::CountOrAuto { .. } | Kind::DurationOrAuto { .. } if word == "auto" => Ok(Value::Auto),
         Kind::Count { least, most } | Kind::CountOrAuto { least, most } => {
             let count = parse_count(word).map_err(ValueError::Quantity)?;
             within(count, least, most, Value::Count)
         }
-        Kind::Duration { least, most } => {
+        Kind::Duration { least, most } | Kind::DurationOrAuto { least, most } => {
             let duration = parse_duration(word).map_err(ValueError::Duration)?;
             within(duration, least, most, Value::Duration)
         }
@@ -168,6 +168,11 @@ mod tests {
         let offered = Kind::CountOrAuto { least: 1, most: 10 };
         assert_eq!(read(offered, "auto"), Ok(Value::Auto));
         assert_eq!(read(offered, "3"), Ok(Value::Count(3)));
+        let (least, most) = (Duration::from_millis(1), Duration::from_secs(1));
+        let offered = Kind::DurationOrAuto { least, most };
+        assert_eq!(read(offered, "auto"), Ok(Value::Auto));
+        assert_eq!(read(offered, "1s"), Ok(Value::Duration(most)));
+        assert!(read(offered, "2s").is_err());
         assert!(read(SMALL, "auto").is_err());
     }
 

@@ -71,6 +71,7 @@ mod worker_agent;
 mod definition;
 
 mod checkpoint_coordinator;
+mod group_tuner;
 
 mod candidate;
 mod job_master;
@@ -92,6 +93,7 @@ pub use checkpoint_coordinator::{
 pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
+pub use group_tuner::{GroupTuner, MAX_GROUP_SIZE, TunerConfig, TunerStep};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
     Command, CommandId, ContainerRequest, ContainerState, ContainersToMove, JobMaster, JobPhase,

@@ -37,8 +37,8 @@ mod optimizer;
 mod placement;
 mod scheduler;
 mod stage_graph;
-mod tuner;
 
+pub use ardea_coordination::control::{GroupTuner, MAX_GROUP_SIZE, TunerConfig, TunerStep};
 pub use figures::{GroupFigures, RangeFigures, TaskFigures};
 pub use local::{BatchTask, LocalAction, LocalEvent, LocalScheduler};
 pub use message::{
@@ -55,4 +55,3 @@ pub use scheduler::{
     SchedulerAction, SchedulerEvent,
 };
 pub use stage_graph::{BatchStage, StageExchange, StageGraph, StageId, StageInput};
-pub use tuner::{GroupTuner, MAX_GROUP_SIZE, TunerConfig, TunerStep};

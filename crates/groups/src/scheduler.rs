@@ -18,7 +18,6 @@ use super::message::{FromGroupWorker, GroupId, RangeMove};
 use super::optimizer::Optimizer;
 use super::placement::{PlacementVersion, RangePlacement};
 use super::stage_graph::{StageGraph, StageId};
-use super::tuner::{GroupTuner, TunerStep};
 use adaptation::Adaptation;
 use ardea_coordination::control::{Generation, MasterEpoch};
 use ardea_coordination::packing::ContainerId;

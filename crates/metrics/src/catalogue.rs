@@ -175,6 +175,7 @@ metrics! {
     STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "start time of the process, in seconds since 1970";
     EPOCHS_COMMITTED = "ardea_epochs_committed_total", Counter, JOB, Sum, "committed epochs of the job, since its leader was elected";
     EPOCHS_ABORTED = "ardea_epochs_aborted_total", Counter, JOB, Sum, "aborted epochs of the job, since its leader was elected";
+    EPOCH_INTERVAL = "ardea_epoch_interval_seconds", Gauge, JOB, Max, "present checkpoint interval; with checkpoints.every=auto the tuned one";
     EPOCH_SECONDS = "ardea_epoch_seconds", Gauge, JOB, Max, "time from the trigger of the newest committed epoch until its checkpoint was recorded";
     EPOCH_BYTES = "ardea_epoch_bytes", Gauge, JOB, Sum, "bytes that were written for the newest committed epoch";
     EPOCH_AGE = "ardea_epoch_age_seconds", Gauge, JOB, Max, "time since the newest epoch was committed";

@@ -128,6 +128,8 @@ pub struct EpochsView {
     pub committed_ms: Option<u64>,
     /// Time from the request of that epoch's end until its commit, in milliseconds.
     pub took_ms: Option<u64>,
+    /// Present checkpoint interval in milliseconds; the tuned one with `checkpoints.every=auto`.
+    pub interval_ms: u64,
     /// Bytes written for the epoch's checkpoint.
     pub written_bytes: Option<u64>,
     /// Number of committed epochs.

@@ -53,6 +53,7 @@ pub struct FaultTolerance {
     pub(crate) place: CheckpointLocation,
     pub(crate) guarantee: Guarantee,
     pub(crate) every: Duration,
+    pub(crate) tunes_interval: bool,
     pub(crate) timeout: Duration,
     pub(crate) pause: Duration,
     pub(crate) keep: NonZeroUsize,
@@ -99,6 +100,7 @@ impl FaultTolerance {
             place,
             guarantee: epochs.guarantee,
             every: epochs.interval,
+            tunes_interval: epochs.tunes_interval,
             timeout: epochs.timeout,
             pause: epochs.pause,
             keep: KEEP,
@@ -122,7 +124,20 @@ impl FaultTolerance {
     /// repeated after a failure, and transactional sinks publish results sooner; but checkpoints
     /// cost more.
     pub fn every(self, every: Duration) -> Self {
-        FaultTolerance { every, ..self }
+        FaultTolerance {
+            every,
+            tunes_interval: false,
+            ..self
+        }
+    }
+
+    /// Lets the job choose the checkpoint interval: the shortest one of which checkpoints take at
+    /// most a tenth. See [`CoordinatorConfig::tunes_interval`].
+    pub fn every_auto(self) -> Self {
+        FaultTolerance {
+            tunes_interval: true,
+            ..self
+        }
     }
 
     /// Sets the time after which a checkpoint is aborted. Default: one minute. The job continues,
@@ -236,6 +251,7 @@ impl FaultTolerance {
             guarantee: self.guarantee,
             goes_back: self.goes_back,
             interval: self.every,
+            tunes_interval: self.tunes_interval,
             timeout: self.timeout,
             pause: self.pause,
             failed_attempts_tolerated: self.attempts,

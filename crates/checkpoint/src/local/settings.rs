@@ -57,9 +57,12 @@ pub static FAULT_TOLERANCE_SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "checkpoints.every",
-        kind: duration(Duration::from_millis(10), HOUR),
+        kind: Kind::DurationOrAuto {
+            least: Duration::from_millis(10),
+            most: HOUR,
+        },
         default: "1s",
-        about: "how often an epoch ends, with a checkpoint",
+        about: "how often an epoch ends, with a checkpoint; auto is the shortest interval of which checkpoints take at most a tenth",
         trades: "shorter leaves less to repeat after a failure, and publishes the output of transactional sinks sooner; longer costs less",
     },
     Setting {
@@ -164,11 +167,14 @@ impl FaultTolerance {
             "" => survival,
             folder => survival.from_savepoint(folder),
         };
+        let survival = match resolved.duration_or_auto("checkpoints.every")? {
+            Some(every) => survival.every(every),
+            None => survival.every_auto(),
+        };
         Ok(Some(
             survival
                 .dropping(AllowedDrops::listed(resolved.text("recovery.drop")?))
                 .guarantee(guarantee)
-                .every(resolved.duration("checkpoints.every")?)
                 .timeout(resolved.duration("checkpoints.timeout")?)
                 .pause(resolved.duration("checkpoints.pause")?)
                 .keep(NonZeroUsize::new(keep).unwrap_or(NonZeroUsize::MIN))
@@ -261,7 +267,9 @@ mod tests {
         assert_eq!(millis, [2_000, 3_000, 4]);
         assert_eq!((told.keep.get(), told.attempts), (5, 6));
         assert_eq!(told.stops_within, Duration::from_secs(7));
-        assert!(told.starts_over && told.goes_back);
+        assert!(told.starts_over && told.goes_back && !told.tunes_interval);
+        let tuned = survival(&["guarantee=exactly-once", "checkpoints.every=auto"]);
+        assert!(tuned.unwrap().epochs().tunes_interval);
         assert_eq!(told.from, Some("a/b".into()));
         assert!(told.dropping.has("x", "any") && told.dropping.has("y", "z"));
         assert!(!told.dropping.has("y", "a"));

@@ -1,13 +1,14 @@
 //! `ardea describe`: the full description of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ardea::command_line::ClusterConnection;
 use ardea::command_line::Context;
 use ardea::command_line::OfflineCluster;
 use ardea::console::Failure;
 use ardea::console::format_number::{counted, moment, since};
-use ardea_config::readable_bytes;
+use ardea_config::{format_duration, readable_bytes};
 use ardea_core::ErrorCode;
 use ardea_rest::{
     ContainerView, EpochsView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
@@ -316,6 +317,10 @@ fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("guarantee", epochs.guarantee.clone()),
         ("committed", committed),
+        (
+            "interval",
+            format_duration(Duration::from_millis(epochs.interval_ms)),
+        ),
         ("attempt", life),
     ];
     if epochs.aborted_count > 0 {

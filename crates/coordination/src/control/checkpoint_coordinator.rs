@@ -14,6 +14,7 @@
 //!   record; `record_store`: its reads and writes;
 //! * `participants`: the participants that have ended or confirmed a commit; `pending_checkpoint`:
 //!   those that have saved their snapshots; `trigger`: the start and end of an epoch;
+//! * `interval`: the tuned checkpoint interval;
 //! * `decisions`: stored decisions, and commands; `recovery`: rollbacks and safe mode.
 //!
 //! # Invariants
@@ -65,6 +66,7 @@
 mod attempt;
 mod decisions;
 mod interface;
+mod interval;
 mod message;
 mod participant;
 mod participants;
@@ -99,6 +101,7 @@ pub use status::CoordinatorStatus;
 use crate::control::{CommandId, JobRef, MasterEpoch, PlanVersion};
 use attempt::Repeats;
 use decisions::Proposal;
+use interval::CheckpointInterval;
 use participants::Participants;
 use pending_checkpoint::PendingCheckpoint;
 use record_store::CheckpointRecordStore;
@@ -126,6 +129,7 @@ pub struct CheckpointCoordinator {
     away: Option<ReadRetry>,
     pending: Option<PendingCheckpoint>,
     next: Epoch,
+    interval: CheckpointInterval,
     /// The time at which the next regular epoch is due to end.
     next_at: Duration,
     /// The earliest time at which an epoch may end, even if one is requested.
@@ -171,6 +175,7 @@ impl CheckpointCoordinator {
     /// Creates the checkpoint coordinator of a job for the leadership with the epoch `master`.
     pub fn new(job: JobRef, master: MasterEpoch, config: CoordinatorConfig) -> Self {
         CheckpointCoordinator {
+            interval: CheckpointInterval::new(&config),
             config,
             master,
             keeper: CheckpointRecordStore::new(job, master),
@@ -203,6 +208,11 @@ impl CheckpointCoordinator {
     /// Returns the processing guarantee of the job.
     pub fn guarantee(&self) -> Guarantee {
         self.config.guarantee
+    }
+
+    /// Returns the present checkpoint interval.
+    pub fn interval(&self) -> Duration {
+        self.interval.length()
     }
 
     /// If the job waits for a checkpoint that cannot be read at the moment, returns the reason.

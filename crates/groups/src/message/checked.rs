@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use crate::tuner::MAX_GROUP_SIZE;
+use ardea_coordination::control::MAX_GROUP_SIZE;
 
 /// The largest number of a micro-batch in a message.
 const MAX_BATCH_NUMBER: u64 = 1 << 62;

@@ -115,6 +115,7 @@ impl AttemptHistory {
             is_published: epochs.is_published(),
             committed_ms: newest.map(|newest| newest.at_ms),
             took_ms: newest.map(|newest| newest.took_ms),
+            interval_ms: millis(epochs.interval()),
             written_bytes: newest.map(|newest| newest.bytes),
             committed_count: self.committed,
             aborted_count: self.aborted,
@@ -163,6 +164,7 @@ fn batch(view: &EpochsView, mut batch: Batch) -> Batch {
         (catalogue::ATTEMPT, Some(view.life as f64)),
         (catalogue::RESTORE_SECONDS, view.restored_in_ms.map(seconds)),
         (catalogue::EPOCH_SECONDS, view.took_ms.map(seconds)),
+        (catalogue::EPOCH_INTERVAL, Some(seconds(view.interval_ms))),
         (
             catalogue::EPOCH_BYTES,
             view.written_bytes.map(|bytes| bytes as f64),

@@ -25,8 +25,12 @@ pub struct CoordinatorConfig {
     pub guarantee: Guarantee,
     /// True if the job restores the previous checkpoint even with exactly-once.
     pub goes_back: bool,
-    /// The checkpoint interval, from the end of an epoch to the end of the next.
+    /// The checkpoint interval, from the end of an epoch to the end of the next; the first one if
+    /// it is tuned.
     pub interval: Duration,
+    /// True if the interval is tuned: it becomes longer while checkpoints take more than a tenth of
+    /// it, and shorter while they take less than a twentieth.
+    pub tunes_interval: bool,
     /// The time in which participants must save their snapshots of an epoch; then the epoch is
     /// aborted.
     pub timeout: Duration,
@@ -54,6 +58,7 @@ impl Default for CoordinatorConfig {
             guarantee: Guarantee::ExactlyOnce,
             goes_back: false,
             interval: Duration::from_secs(1),
+            tunes_interval: false,
             timeout: Duration::from_secs(60),
             pause: Duration::from_millis(100),
             epochs_tolerated: 3,

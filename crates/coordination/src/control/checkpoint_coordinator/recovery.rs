@@ -95,12 +95,13 @@ impl CheckpointCoordinator {
         let wait = if again {
             Duration::ZERO
         } else {
-            self.config.interval
+            self.interval.length()
         };
         self.next_at = now + wait;
         self.phase = AttemptPhase::Running;
         self.away = None;
         self.members.begin(participants);
+        self.interval.begin_attempt();
         self.announce_commit(now, actions);
     }
 

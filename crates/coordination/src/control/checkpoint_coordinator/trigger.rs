@@ -200,6 +200,7 @@ impl CheckpointCoordinator {
             return;
         };
         let epoch = under_way.epoch;
+        self.interval.committed(under_way.begun_at, now);
         self.is_over(now, under_way.begun_at);
         self.aborted_in_a_row = 0;
         self.near = self.plan;
@@ -224,7 +225,7 @@ impl CheckpointCoordinator {
 
     /// Sets the time of the next epoch, after the commit or abort of one that began at `begun_at`.
     fn is_over(&mut self, now: Duration, begun_at: Duration) {
-        self.next_at = begun_at + self.config.interval;
+        self.next_at = begun_at + self.interval.length();
         self.pause_until = now + self.config.pause;
     }
 
