@@ -108,12 +108,12 @@ const TESTS: &[Test] = &[
 
 /// Runs a short torture test on this machine's own network, with a random seed, which is printed.
 fn what_comes_out_is_the_same_whatever_goes_wrong() {
-    assert!(run::run(&RunOptions::short()), "see above");
+    run::run(&RunOptions::short()).unwrap_or_else(|why| panic!("{why}"));
 }
 
 /// As above, with `mode=micro-batch`.
 fn what_comes_out_is_the_same_in_micro_batches_whatever_goes_wrong() {
-    assert!(run::run(&RunOptions::short_in_batches()), "see above");
+    run::run(&RunOptions::short_in_batches()).unwrap_or_else(|why| panic!("{why}"));
 }
 
 fn main() -> ExitCode {
@@ -123,8 +123,8 @@ fn main() -> ExitCode {
     match RunOptions::of_command_line() {
         Ok(None) => suite::run(TESTS),
         Ok(Some(wish)) => match run::run(&wish) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
         },
         Err(wrong) => {
             eprintln!("torture: {wrong}");

@@ -1,5 +1,6 @@
 //! A complete torture run, from its start to its verdict.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -112,8 +113,12 @@ fn some_seed() -> u64 {
     since.unwrap_or_default().subsec_nanos().into()
 }
 
-/// Performs the run; returns true if it succeeded, or if it was skipped, which is printed.
-pub fn run(wish: &RunOptions) -> bool {
+/// Performs the run. A run that was skipped is printed, and counts as a success.
+///
+/// # Errors
+///
+/// The reason of the failure, with the command that repeats the run.
+pub fn run(wish: &RunOptions) -> Result<(), String> {
     eprintln!("torture: again by {}", wish.again());
     if wish.only_plan {
         let able = Capabilities {
@@ -123,35 +128,46 @@ pub fn run(wish: &RunOptions) -> bool {
         };
         let steps = plan(wish.seed, wish.faults, able);
         steps.iter().for_each(|step| println!("{}", step.fault));
-        return true;
+        return Ok(());
     }
     let place = tempfile::Builder::new().prefix("ardea-torture-").tempdir();
     let place = place.expect("a temporary folder");
     let began = Instant::now();
     let begun = catch_unwind(AssertUnwindSafe(|| begin(wish, place.path())));
-    let is_well = match begun {
-        Err(_) => false,
+    let outcome = match begun {
+        Err(panic) => Err(panic),
         Ok(Ok(mut world)) => {
             let story = || tell(wish, &mut world);
-            let is_well = catch_unwind(AssertUnwindSafe(story)).is_ok();
-            if !is_well {
+            let outcome = catch_unwind(AssertUnwindSafe(story));
+            if outcome.is_err() {
                 world.has_failed();
             }
-            is_well
+            outcome
         }
         Ok(Err(Skipped(why))) => {
             eprintln!("SKIPPED the torture: {why}");
-            return true;
+            return Ok(());
         }
     };
     let took = began.elapsed().as_secs();
-    let told = if is_well { "all is well" } else { "FAILED" };
+    let told = if outcome.is_ok() {
+        "all is well"
+    } else {
+        "FAILED"
+    };
     eprintln!("torture: {told} after {took} s");
-    if !is_well || wish.keeps {
+    if outcome.is_err() || wish.keeps {
         eprintln!("torture: kept in {}", place.keep().display());
         eprintln!("torture: again by {}", wish.again());
     }
-    is_well
+    outcome.map_err(|panic| format!("{}\nagain by {}", message_of(&*panic), wish.again()))
+}
+
+/// Returns the message of a panic.
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    let fixed = || panic.downcast_ref::<&str>().copied();
+    owned.or_else(fixed).unwrap_or("a panic without a message")
 }
 
 /// Creates the test environment, with separate networks of hosts if requested and possible.
