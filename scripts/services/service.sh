@@ -103,17 +103,22 @@ beside() {
 }
 
 # serve FOLDER READY COMMAND...: runs a server until standard input ends. Prints `ready PID` once READY succeeds, for which it has
-# ARDEA_SERVICES_START_SECONDS (60).
+# ARDEA_SERVICES_START_SECONDS (180: a loaded machine starts a JVM in minutes; a server that ends is noticed at once).
 serve() {
-    local folder=$1 ready=$2 pid end=$((SECONDS + ${ARDEA_SERVICES_START_SECONDS:-60}))
+    local folder=$1 ready=$2 pid end=$((SECONDS + ${ARDEA_SERVICES_START_SECONDS:-180}))
     shift 2
     "$@" >>"$folder/log" 2>&1 </dev/null 9>&- &
     pid=$!
     # shellcheck disable=SC2064 # these very pids
     trap "stop $pid $COMPANIONS" EXIT
     until "$ready" 2>/dev/null; do
-        if ! kill -0 "$pid" 2>/dev/null || [ $SECONDS -ge $end ]; then
+        if ! kill -0 "$pid" 2>/dev/null; then
             tail -n 15 "$folder/log" >&2
+            exit 1
+        fi
+        if [ $SECONDS -ge $end ]; then
+            tail -n 15 "$folder/log" >&2
+            echo "the server was not ready after ${ARDEA_SERVICES_START_SECONDS:-180} s" >&2
             exit 1
         fi
         sleep 0.1
