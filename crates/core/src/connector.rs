@@ -29,12 +29,13 @@ pub struct Sink<T> {
     isolation: Isolation,
     demand: Demand,
     routing: Option<Routing>,
+    is_repeatable: bool,
     kind: PhantomData<fn(T)>,
 }
 
 /// The methods that sources and sinks share.
 macro_rules! described {
-    ($what:ident<$($of:ident),+> $(, $field:ident: $nothing:expr)?) => {
+    ($what:ident<$($of:ident),+> $(, $field:ident: $nothing:expr)*) => {
         impl<$($of),+> $what<$($of),+> {
             /// Creates a description with one instance on a cooperative thread.
             pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
@@ -44,7 +45,7 @@ macro_rules! described {
                     parallelism: Parallelism::ONE,
                     isolation: Isolation::Tasklet,
                     demand: Demand::default(),
-                    $($field: $nothing,)?
+                    $($field: $nothing,)*
                     kind: PhantomData,
                 }
             }
@@ -108,7 +109,7 @@ macro_rules! described {
 }
 
 described!(Source<T, B>);
-described!(Sink<T>, routing: None);
+described!(Sink<T>, routing: None, is_repeatable: false);
 
 impl<T> Sink<T> {
     /// Declares the strongest delivery guarantee of this sink; unknown by default. If a job's
@@ -131,6 +132,18 @@ impl<T> Sink<T> {
     {
         self.routing = Some(Routing::keyed(key));
         self
+    }
+
+    /// Declares that one instance can be restored from a checkpoint while the others continue: see
+    /// [`Vertex::repeatable`](crate::Vertex::repeatable).
+    pub fn repeatable(mut self) -> Self {
+        self.is_repeatable = true;
+        self
+    }
+
+    /// Returns true if one instance can be restored while the others continue.
+    pub fn is_repeatable(&self) -> bool {
+        self.is_repeatable
     }
 
     /// Returns the routing that the sink requires, if any.

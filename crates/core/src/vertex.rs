@@ -122,6 +122,7 @@ pub struct Vertex {
     has_fixed_parallelism: bool,
     has_generated_name: bool,
     nondeterminism: Option<Arc<str>>,
+    is_repeatable: bool,
 }
 
 impl Vertex {
@@ -137,6 +138,7 @@ impl Vertex {
             has_fixed_parallelism: false,
             has_generated_name: false,
             nondeterminism: None,
+            is_repeatable: false,
         }
     }
 
@@ -175,6 +177,21 @@ impl Vertex {
     /// Returns the reason why the output does not follow from the inputs alone, if declared.
     pub fn nondeterminism(&self) -> Option<&Arc<str>> {
         self.nondeterminism.as_ref()
+    }
+
+    /// Declares whether one instance can be restored from a checkpoint while the others continue.
+    ///
+    /// A repeatable instance that gets the input after the checkpoint again writes the same records
+    /// and watermarks in each micro-batch. Neither the clock nor the division into chunks changes
+    /// them. A repeatable sink undoes only output of its own instance.
+    pub fn repeatable(mut self, is_repeatable: bool) -> Self {
+        self.is_repeatable = is_repeatable;
+        self
+    }
+
+    /// Returns true if one instance can be restored while the others continue.
+    pub fn is_repeatable(&self) -> bool {
+        self.is_repeatable
     }
 
     /// Sets the maximum number of instances, so that a larger parallelism is refused before the

@@ -86,6 +86,7 @@ where
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold))))
+            .repeatable()
     }
 
     /// Works like [`rolling`](Self::rolling), but resets a key that has had no record for longer

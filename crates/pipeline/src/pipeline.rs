@@ -138,6 +138,7 @@ impl Pipeline {
             latency: BTreeMap::new(),
             is_local_result: false,
             nondeterminism: None,
+            is_repeatable: false,
             recordable: Vec::new(),
             lower,
         });

@@ -150,6 +150,8 @@ pub(crate) struct Step {
     pub(crate) is_local_result: bool,
     /// The reason why the output does not follow from the inputs alone, if declared.
     pub(crate) nondeterminism: Option<Arc<str>>,
+    /// True if one instance of the step can be restored while the others continue.
+    pub(crate) is_repeatable: bool,
     /// The codecs of outputs that are declared recordable.
     pub(crate) recordable: Vec<TypedCodec>,
     pub(crate) lower: Lower,
@@ -176,6 +178,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) wanted: Option<Parallelism>,
     /// The reason why the output of the current step does not follow from its inputs alone.
     pub(crate) nondeterminism: Option<Arc<str>>,
+    /// True if one instance of the current step can be restored while the others continue.
+    is_repeatable: bool,
 }
 
 /// A source or sink of a job.
@@ -226,7 +230,8 @@ impl Lowering<'_> {
     fn named(&self, name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Vertex {
         let vertex = Vertex::new(name, supplier)
             .generated_name(self.has_generated_name)
-            .demand(self.demand);
+            .demand(self.demand)
+            .repeatable(self.is_repeatable);
         match &self.nondeterminism {
             Some(reason) => vertex.nondeterministic(Arc::clone(reason)),
             None => vertex,
@@ -377,6 +382,7 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
             has_generated_name: step.name.is_generated,
             wanted: step.parallelism,
             nondeterminism: step.nondeterminism.clone(),
+            is_repeatable: step.is_repeatable,
         };
         let mut outputs = (step.lower)(&mut lowering, &step.name.text, &inputs)?;
         for (index, port) in outputs.iter_mut().enumerate() {

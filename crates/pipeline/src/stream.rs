@@ -101,6 +101,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         self.follow("map", move || MapP::new(Arc::clone(&f)))
+            .repeatable()
     }
 
     /// Emits the records for which `keep` returns true.
@@ -110,6 +111,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let keep = Arc::new(keep);
         self.follow("filter", move || FilterP::new(Arc::clone(&keep)))
+            .repeatable()
     }
 
     /// Applies `f` to each record and emits the value if the result is `Some`.
@@ -120,6 +122,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         self.follow("filter-map", move || FilterMapP::new(Arc::clone(&f)))
+            .repeatable()
     }
 
     /// Applies `f` to each record and emits all items of the result.
@@ -140,6 +143,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         self.follow("flat-map", move || FlatMapP::new(Arc::clone(&f)))
+            .repeatable()
     }
 
     /// Calls `look` for each record and forwards the record.
@@ -260,7 +264,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             )])
         });
         let name = self.pipeline.fresh_name("rebalance");
-        self.pipeline.add(name, vec![self.from], 1, lower)
+        let even: Self = self.pipeline.add(name, vec![self.from], 1, lower);
+        even.repeatable()
     }
 
     /// Partitions the records by a key: the next step processes all records of a key in one
@@ -465,6 +470,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Ends the stream in `sink`, with the codec of `way`. Returns the index of the sink's step.
     pub(crate) fn end_in(self, sink: Sink<T>, way: EdgeInput) -> usize {
         let (demand, wanted) = (sink.wanted_demand(), sink.wanted_routing().cloned());
+        let is_repeatable = sink.is_repeatable();
         let (name, make, parallelism, isolation) = sink.into_parts();
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
@@ -478,7 +484,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Ok(vec![])
         });
         let end: Stream<(), B, E> = self.pipeline.add(name, vec![self.from], 0, lower);
+        end.pipeline
+            .edit(end.from.step, |step| step.is_repeatable = is_repeatable);
         end.resources(demand).from.step
+    }
+
+    /// Declares that one instance of the step can be restored while the others continue: see
+    /// [`Vertex::repeatable`](ardea_core::Vertex::repeatable).
+    pub(crate) fn repeatable(self) -> Self {
+        self.pipeline
+            .edit(self.from.step, |step| step.is_repeatable = true);
+        self
     }
 
     /// Adds a step on single records with a generated name.

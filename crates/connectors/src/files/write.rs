@@ -244,6 +244,10 @@ impl<T, E> FileSink<T, E> {
             true => Delivery::AtLeastOnce,
             false => Delivery::ExactlyOnce,
         };
+        // Files of a bucket and special files are not undone by instance.
+        let is_local =
+            matches!(&location, Ok(location) if matches!(location.store, FileStore::Local));
+        let is_repeatable = is_local && delivery == Delivery::ExactlyOnce;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.names(instance))?;
             Ok(match location.clone()?.store {
@@ -258,11 +262,15 @@ impl<T, E> FileSink<T, E> {
                 }
             })
         };
-        Sink::new(name, Arc::new(supply))
+        let sink = Sink::new(name, Arc::new(supply))
             .with_delivery(delivery)
             .using_files(move |instances| files.replaced(instances))
             .parallelism(parallelism)
-            .isolation(Isolation::Thread)
+            .isolation(Isolation::Thread);
+        match is_repeatable {
+            true => sink.repeatable(),
+            false => sink,
+        }
     }
 }
 
