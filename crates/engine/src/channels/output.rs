@@ -4,8 +4,8 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, InstanceMetrics, Marker, Outbox, OutboxRuntime, Replicate, Result, Routing, Scatter,
-    Watermark,
+    Chunk, InstanceMetrics, Marker, MicroBatch, Outbox, OutboxRuntime, Replicate, Result, Routing,
+    Scatter, Watermark,
 };
 
 use crate::channels::pending_producers::{ExpectedProducers, ProducerState};
@@ -378,8 +378,13 @@ impl OutputEdge {
         if let Marker::Watermark(watermark) = marker {
             metrics.record_watermark(watermark);
         }
-        if let (Marker::BatchEnd(batch), Route::Dealt(dealing)) = (marker, &mut self.route) {
-            dealing.begin(batch.next(), self.consumers);
+        if let Route::Dealt(dealing) = &mut self.route {
+            match marker {
+                Marker::BatchEnd(batch) => dealing.begin(batch.next(), self.consumers),
+                // A restored output does not know the number of the last micro-batch.
+                Marker::Barrier(_) => dealing.begin(MicroBatch(0), self.consumers),
+                _ => {}
+            }
         }
         outbox.take_marker(lane);
         true

@@ -26,6 +26,8 @@ pub(super) struct BatchOrder {
     order: Vec<usize>,
     /// True if each input has a turn of its own.
     is_by_input: bool,
+    /// True if the ends of micro-batches count from barrier to barrier.
+    starts_at_barriers: bool,
     /// The messages that were read ahead, by queue.
     ahead: Vec<ReadAhead>,
     /// The latest micro-batch that has ended.
@@ -61,6 +63,25 @@ impl InputSet {
             batches.is_by_input = true;
         }
         self
+    }
+
+    /// Lets the set forget at a barrier which micro-batches have ended, in a job whose workers are
+    /// restored one by one. Its events after the barrier then follow from the messages after the
+    /// barrier, as those of a set that was restored from there.
+    pub(crate) fn counting_from_barriers(mut self) -> Self {
+        if let Some(batches) = &mut self.batches {
+            batches.starts_at_barriers = true;
+        }
+        self
+    }
+
+    /// Starts the micro-batches after a barrier that all queues have passed.
+    pub(super) fn start_batches(&mut self) {
+        if let Some(batches) = &mut self.batches
+            && batches.starts_at_barriers
+        {
+            batches.last = None;
+        }
     }
 
     /// Determines the order of the queues, after some were added.

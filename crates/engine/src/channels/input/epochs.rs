@@ -115,6 +115,7 @@ impl InputSet {
         let since = self.ending_since.take().unwrap_or(now);
         self.ending_since = has_ended_elsewhere.then_some(now);
         self.last_epoch = Some(epoch);
+        self.start_batches();
         let took = now.saturating_sub(since);
         self.events.push_back(Event::Barrier(epoch, took));
     }

@@ -457,13 +457,16 @@ impl NewTasklet {
             inputs = inputs.fixed();
         }
         inputs = match &job.batches {
-            Some(_) if matches!(role, Role::Sender { .. }) => {
-                inputs.in_batches().in_order_by_input()
-            }
             Some(_) => inputs.in_batches(),
             None if job.guarantee == Guarantee::AtLeastOnce => inputs.unaligned(),
             None => inputs,
         };
+        if matches!(role, Role::Sender { .. }) {
+            inputs = inputs.in_order_by_input();
+        }
+        if roster.launch.remote.is_some() {
+            inputs = inputs.counting_from_barriers();
+        }
         let joining = NewMember {
             number: member.number,
             part,

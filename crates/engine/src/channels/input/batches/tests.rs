@@ -62,6 +62,34 @@ fn records_of_a_micro_batch_come_by_producer_and_the_watermark_at_its_end() {
 }
 
 #[test]
+fn events_after_a_barrier_do_not_depend_on_the_micro_batches_before_it() {
+    let after = |mut senders: Vec<QueueSender>, set: &mut InputSet| {
+        senders[0].send(chunk(10));
+        senders[0].send(end(3));
+        senders[0].send(chunk(11));
+        senders[0].send(end(6));
+        senders[1].send(chunk(20));
+        senders[1].send(end(6));
+        events(set)
+    };
+    let (mut senders, set_of_all) = set(2);
+    let mut set_of_all = set_of_all.counting_from_barriers();
+    senders[0].send(end(2));
+    senders[0].send(barrier(1));
+    for batch in [2, 3, 5] {
+        senders[1].send(end(batch));
+    }
+    senders[1].send(barrier(1));
+    let before = events(&mut set_of_all);
+    assert_eq!(before, ["end 2", "end 3", "end 5", "barrier 1"]);
+    let continued = after(senders, &mut set_of_all);
+    let (senders, restored) = set(2);
+    let mut restored = restored.counting_from_barriers();
+    assert_eq!(continued, after(senders, &mut restored));
+    assert_eq!(continued, ["10", "20", "end 3", "11", "end 6"]);
+}
+
+#[test]
 fn a_queue_that_waits_for_its_turn_blocks_no_producer_before_the_end_of_its_micro_batch() {
     let (mut senders, mut set) = set(2);
     for number in 0..100 {
