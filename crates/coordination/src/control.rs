@@ -34,8 +34,9 @@
 //! * Decisions are stored before they are executed.
 //! * The data path does not depend on the leader: without one, workers continue with their last
 //!   assignment.
-//! * A job with a guarantee is restored as a whole. Each execution attempt has exactly one worker
-//!   process per container, and the loss of a required worker starts a new attempt.
+//! * A job with a guarantee is restored as a whole: the loss of a required worker starts a new
+//!   attempt. In micro-batches a worker may be restored alone, in the same attempt. At any time an
+//!   attempt has at most one worker process per container.
 //! * An epoch is committed, permanently, when its checkpoint is recorded. Nothing is published
 //!   before that.
 //!
@@ -66,6 +67,7 @@ mod rejection;
 
 mod attempt;
 mod message;
+mod recovery_scope;
 mod worker_agent;
 
 mod definition;
@@ -106,6 +108,7 @@ pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, 
 pub use message::{
     Assignment, FromWorker, Peer, Registration, Run, RunningAssignment, Status, ToMaster, ToWorker,
 };
+pub use recovery_scope::{RecoveryScope, RestartedWorker, WholeRecovery};
 pub use rejection::Rejection;
 pub use rescale::{RescalePhase, Scaling, ScalingAction, ScalingEvent};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};

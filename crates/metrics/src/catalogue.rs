@@ -164,6 +164,8 @@ metrics! {
     RING_ABANDONED = "ardea_ring_abandoned_slots_total", Counter, LINK, Sum, "slots of that ring that the peer reserved and gave up, or did not complete before its end";
     RING_SLEEPS = "ardea_ring_sleeps_total", Counter, LINK, Sum, "times that the network thread slept while that ring was empty";
     RING_FULL = "ardea_ring_full_total", Counter, LINK, Sum, "times that the network thread had to wait for room in the ring to the peer";
+    KEPT_BYTES = "ardea_kept_output_bytes", Gauge, PROCESS, Sum, "output since the last checkpoint that a worker keeps, to restore another worker alone";
+    REUSED_FRAMES = "ardea_kept_frames_reused_total", Counter, PROCESS, Sum, "kept frames that were sent again to a worker that was restored alone";
     LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records in flight when a container was lost, and those received for instances that do not exist";
     LOST_BACKCHANNEL_MESSAGES = "ardea_lost_backchannel_messages_total", Counter, PROCESS, Sum, "messages outside the graph, such as acks, that were received and could not be delivered";
     OUTPUT_BYTES = "ardea_output_bytes_total", Counter, OUTPUT, Sum, "bytes that the container has written to `stream`, standard output or standard error";

@@ -111,6 +111,7 @@ mod transport;
 mod unix;
 
 mod handshake;
+mod kept_output;
 mod link;
 mod port;
 mod port_slot;
@@ -135,12 +136,13 @@ pub use handshake::{Identity, MAX_HELLO_BYTES, PROTOCOL_VERSION, PeerIdentity, S
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
 pub use host::{HostConfig, HostPath, HostTransport};
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
+pub use kept_output::{KeptBytes, KeptOutput, StreamKeeping};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
 pub use network_waker::NetworkWaker;
 pub use polling::{Polled, Poller, Readiness, Sockets};
 pub use port::{End, Port};
-pub use port_slot::{LinkNumber, PortSlot};
+pub use port_slot::{LinkNumber, NewPort, PortSlot};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use ring::{RingCounts, RingSetup};
 pub use sender::{EdgeSender, SenderConfig};

@@ -321,6 +321,7 @@ impl<'a> DeployerState<'a> {
             self.with.processes.rescaled(&parallelisms(&change.routes));
             let layout = layout(&active.names, change, instances, self.with.here)?;
             active.deployment.rewire(layout)?;
+            active.crossings.workers_restarted(&change.restarted);
             active.place(change, instances, members, &self.with)?;
         }
         if let (Some(active), Some(living)) = (&self.active, &mut self.current_attempt)
@@ -348,13 +349,16 @@ impl<'a> DeployerState<'a> {
         self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
         let names = Names::of(&program.dag)?;
+        let recovery = self.recovery(&program, &names, change)?;
         let living = self.current_attempt.as_mut();
         let config = StreamConfig {
             life: living.as_ref().map(|living| living.generation()),
             ..StreamConfig::default()
         };
         let network = self.with.network.clone();
-        let crossings = Arc::new(WorkerRemoteEdges::new(&program.dag, network, config));
+        let crossings = WorkerRemoteEdges::new(&program.dag, network, config);
+        let crossings = Arc::new(crossings.with_recovery(recovery));
+        crossings.workers_restarted(&change.restarted);
         let ends = self.with.processes.with_proxies(&program.dag, &crossings)?;
         let isolated = ends.vertices();
         let mail = BackchannelRouter::new(

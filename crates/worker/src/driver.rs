@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ardea_coordination::control::{
     AgentAction, AgentEvent, AttemptEnd, FromWorker, Generation, LeaveReason, Lookup, Order,
-    ParticipantEvent, Run, WorkerAgent,
+    ParticipantEvent, RecoveryScope, Run, WorkerAgent,
 };
 use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, Error, ErrorCode, Result};
@@ -43,6 +43,8 @@ pub trait MasterFinder: Send + Sync {
 pub(crate) enum Event {
     Lookup(Lookup),
     Network(NetworkEvent),
+    /// The part of the job that is restored if this worker is lost, in this attempt.
+    Scope(Generation, RecoveryScope),
     /// The change of this order has taken effect.
     Applied(Order),
     /// All instances of this order have ended normally.
@@ -202,6 +204,9 @@ impl Driver {
                 self.handle_agent_event(AgentEvent::Lookup(found))
             }
             Event::Network(event) => self.on_network(event),
+            Event::Scope(generation, scope) => {
+                self.handle_agent_event(AgentEvent::Scope(generation, scope))
+            }
             Event::Applied(order) => self.handle_agent_event(AgentEvent::Applied(order)),
             Event::Ended(order) => self.handle_agent_event(AgentEvent::Ended(order)),
             Event::Failed(instance, why) => {

@@ -59,6 +59,8 @@ pub(crate) trait Serviced: Send + Sync {
 
 /// A slot for an endpoint.
 pub(crate) struct EndpointSlot<E> {
+    /// The port slot of the endpoint.
+    slot: Arc<PortSlot>,
     inside: Mutex<SlotContent<E>>,
     network: Network,
 }
@@ -99,12 +101,18 @@ impl<E: IdleEndpoint> EndpointSlot<E> {
     pub(crate) fn new(end: E, network: Network) -> Arc<Self> {
         network.join(end.port_slot());
         Arc::new(EndpointSlot {
+            slot: Arc::clone(end.port_slot()),
             inside: Mutex::new(SlotContent {
                 end: Some(end),
                 waiting: None,
             }),
             network,
         })
+    }
+
+    /// Wakes the user of the endpoint.
+    pub(crate) fn wake(&self) {
+        self.slot.wake();
     }
 
     /// Lends the endpoint, which then wakes `owner` when it can continue. If the endpoint is in

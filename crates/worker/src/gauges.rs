@@ -155,6 +155,11 @@ impl Gauges {
             ] {
                 batch.push(metric.name, &none, Value::Counter(count as f64));
             }
+            let recovery = view.crossings.recovery();
+            let kept = Value::Gauge(recovery.kept_bytes() as f64);
+            batch.push(catalogue::KEPT_BYTES.name, &none, kept);
+            let reused = Value::Counter(recovery.reused_frames() as f64);
+            batch.push(catalogue::REUSED_FRAMES.name, &none, reused);
         }
         for ((site, transport), total) in self.network.counts() {
             let counts = total.counts;

@@ -23,6 +23,7 @@
 //! * `network`: the connections, one for each other container, on a separate thread.
 //! * `endpoint_slot`: the slots of streams, which outlive the tasklets at their ends; `sender`,
 //!   `receiver`, `remote_edges`: the ends of edges for the engine.
+//! * `attempt_recovery`, `whole_batches`: the recovery of single workers of jobs in micro-batches.
 //! * `attempt`: the current execution attempt of a job with a processing guarantee;
 //!   `bounded_inputs`: the bounded sources that must end before the attempt's first epoch. The
 //!   checkpoint backend is a
@@ -42,7 +43,7 @@
 //!   other traffic is affected.
 //! * Two attempts of a job never run in a worker at the same time, and data sent in one attempt is
 //!   never received in another. Within an attempt, a stream that has lost records sends nothing
-//!   more.
+//!   more, unless it has kept them for a worker that is restored alone.
 //! * User code never runs on the threads of control and network.
 //!
 //! # Example: a program that runs as a worker if it was started as one
@@ -74,9 +75,11 @@ mod transports;
 mod endpoint_slot;
 mod network;
 
+mod attempt_recovery;
 mod receiver;
 mod remote_edges;
 mod sender;
+mod whole_batches;
 
 mod backchannel;
 

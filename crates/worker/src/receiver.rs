@@ -3,18 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Chunk, Result, Waker};
+use ardea_core::{Chunk, Error, ErrorCode, Result, Waker};
 use ardea_engine::{ReceiveEnd, RemoteItem, StreamState};
 use ardea_network::exchange::{Received, StreamItem, StreamReceiver};
 
 use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 use crate::traffic::Arrivals;
+use crate::whole_batches::WholeBatches;
 
 /// The receiving end of an edge from another container. Nothing is received until the previous user
 /// of the endpoint has returned it.
 pub(crate) struct RemoteReceiver {
     endpoint: EndpointUser<StreamReceiver>,
     arrivals: Arrivals,
+    /// Present if the peer may be restored alone.
+    batches: Option<Box<WholeBatches>>,
+    /// A received chunk whose micro-batch may be incomplete; empty between calls.
+    incoming: Chunk,
 }
 
 impl RemoteReceiver {
@@ -22,6 +27,69 @@ impl RemoteReceiver {
         RemoteReceiver {
             endpoint: EndpointUser::new(slot),
             arrivals,
+            batches: None,
+            incoming: Chunk::default(),
+        }
+    }
+
+    /// Lets the end pass on complete micro-batches only, of a peer that may be restored alone.
+    pub(crate) fn by_whole_batches(mut self) -> Self {
+        self.batches = Some(Box::default());
+        self
+    }
+
+    /// Returns the next item of a complete micro-batch.
+    fn receive_whole(
+        &mut self,
+        now: Duration,
+        instances: usize,
+        chunk: &mut Chunk,
+    ) -> Result<Option<RemoteItem>> {
+        loop {
+            let Some(batches) = &mut self.batches else {
+                return Ok(None);
+            };
+            if let Some(item) = batches.next(chunk) {
+                return Ok(Some(item));
+            }
+            let Some(endpoint) = self.endpoint.get() else {
+                return Ok(None);
+            };
+            match endpoint.receive(now, &mut self.incoming)? {
+                None => return Ok(None),
+                Some(StreamItem::Restarted {
+                    is_new_process: true,
+                }) => batches.restarted()?,
+                Some(StreamItem::Restarted { .. }) => {
+                    let what = "the connection to another container was lost, and records possibly with it";
+                    return Err(Error::new(ErrorCode::PeerLost, what).hint(
+                        "no action is required: the job restores the latest committed checkpoint",
+                    ));
+                }
+                Some(StreamItem::Frame(frame)) => {
+                    let bytes = endpoint.last_frame_bytes();
+                    let item = item_of(frame, (instances, bytes), &mut self.arrivals);
+                    batches.add(item, &mut self.incoming)?;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the item of a frame of `bytes` bytes, and counts the bytes.
+fn item_of(
+    frame: Received,
+    (instances, bytes): (usize, u64),
+    arrivals: &mut Arrivals,
+) -> RemoteItem {
+    match frame {
+        Received::Marker(marker) => RemoteItem::Marker(marker),
+        Received::Leave(target) => RemoteItem::ProducersLeft { target: target.0 },
+        Received::Records { target, .. } => {
+            if (target.0 as usize) < instances {
+                arrivals.count(target.0 as usize, bytes);
+            }
+            RemoteItem::Records { target: target.0 }
         }
     }
 }
@@ -37,23 +105,20 @@ impl ReceiveEnd for RemoteReceiver {
         instances: usize,
         chunk: &mut Chunk,
     ) -> Result<Option<RemoteItem>> {
+        if self.batches.is_some() {
+            return self.receive_whole(now, instances, chunk);
+        }
         let Some(endpoint) = self.endpoint.get() else {
             return Ok(None);
         };
-        Ok(endpoint.receive(now, chunk)?.map(|item| match item {
-            StreamItem::Restarted => RemoteItem::Restarted,
-            StreamItem::Frame(Received::Marker(marker)) => RemoteItem::Marker(marker),
-            StreamItem::Frame(Received::Leave(target)) => {
-                RemoteItem::ProducersLeft { target: target.0 }
+        Ok(match endpoint.receive(now, chunk)? {
+            None => None,
+            Some(StreamItem::Restarted { .. }) => Some(RemoteItem::Restarted),
+            Some(StreamItem::Frame(frame)) => {
+                let bytes = endpoint.last_frame_bytes();
+                Some(item_of(frame, (instances, bytes), &mut self.arrivals))
             }
-            StreamItem::Frame(Received::Records { target, .. }) => {
-                if (target.0 as usize) < instances {
-                    let bytes = endpoint.last_frame_bytes();
-                    self.arrivals.count(target.0 as usize, bytes);
-                }
-                RemoteItem::Records { target: target.0 }
-            }
-        }))
+        })
     }
 
     fn stream_state(&mut self) -> Option<StreamState> {

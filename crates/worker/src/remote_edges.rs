@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ardea_coordination::control::Generation;
+use ardea_coordination::control::{Generation, RestartedWorker};
 use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Isolation, Result};
 use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site};
 use ardea_network::exchange::{
-    End, ReceiverConfig, SenderConfig, StreamCounts, StreamId, StreamReceiver, StreamSender,
-    StreamSenderConfig,
+    End, KeptOutput, ReceiverConfig, SenderConfig, StreamCounts, StreamId, StreamReceiver,
+    StreamSender, StreamSenderConfig,
 };
 
+use crate::attempt_recovery::AttemptRecovery;
 use crate::endpoint_slot::EndpointSlot;
 use crate::instance::{PassthroughCodec, is_instance};
 use crate::network::Network;
@@ -57,6 +58,8 @@ pub(crate) struct WorkerRemoteEdges {
     senders: EndpointSlots<StreamSender>,
     receivers: EndpointSlots<StreamReceiver>,
     traffic: Arc<Traffic>,
+    /// The workers that may be restored alone.
+    recovery: AttemptRecovery,
 }
 
 /// An edge of the graph.
@@ -98,6 +101,30 @@ impl WorkerRemoteEdges {
             senders: Mutex::default(),
             receivers: Mutex::default(),
             traffic: Arc::default(),
+            recovery: AttemptRecovery::default(),
+        }
+    }
+
+    /// Sets the workers that may be restored alone.
+    pub(crate) fn with_recovery(mut self, recovery: AttemptRecovery) -> Self {
+        self.recovery = recovery;
+        self
+    }
+
+    /// Returns the recovery of single workers in this attempt.
+    pub(crate) fn recovery(&self) -> &AttemptRecovery {
+        &self.recovery
+    }
+
+    /// Handles the recovery of single workers: kept output is sent to their new processes.
+    pub(crate) fn workers_restarted(&self, restarted: &[RestartedWorker]) {
+        for worker in restarted {
+            if self.recovery.restarted(worker) {
+                let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+                let site = Site(worker.worker.container.0);
+                let slots = senders.iter().filter(|((_, to), _)| *to == site);
+                slots.for_each(|(_, slot)| slot.wake());
+            }
         }
     }
 
@@ -147,6 +174,10 @@ impl WorkerRemoteEdges {
                 bytes: self.bytes(stream, to),
             };
             let end = StreamSender::new(slot, Arc::clone(codec), config, counts);
+            let end = match self.recovery.keeping_for(to) {
+                Some((keeping, from)) => end.keeping(KeptOutput::new(keeping, from)),
+                None => end,
+            };
             EndpointSlot::new(end, self.network.clone())
         });
         Arc::clone(berth)
@@ -201,7 +232,11 @@ impl RemoteEdges for WorkerRemoteEdges {
         let berth = self.receiving(edge.index(), from, codec);
         let vertex = Arc::clone(&self.edges[edge.index()].to);
         let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
-        Ok(Box::new(RemoteReceiver::new(berth, arrivals)))
+        let receiver = RemoteReceiver::new(berth, arrivals);
+        Ok(Box::new(match self.recovery.covers(from) {
+            true => receiver.by_whole_batches(),
+            false => receiver,
+        }))
     }
 }
 

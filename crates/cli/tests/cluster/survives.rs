@@ -43,10 +43,15 @@ impl GuaranteedJob {
 
     /// Submits the job to two new hosts of the cluster `arena`.
     pub fn submitted_to(arena: Arena, numbers: u64, rate: u64, options: &str) -> Self {
+        GuaranteedJob::variant(arena, numbers, rate, (options, ""))
+    }
+
+    /// Submits a variant of the job to two new hosts of the cluster `arena`.
+    fn variant(arena: Arena, numbers: u64, rate: u64, (options, how): (&str, &str)) -> Self {
         arena.succeed("cluster start --workers 2");
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();
-        let arguments = format!("tally {} {numbers} {rate}", out.display());
+        let arguments = format!("tally {} {numbers} {rate} {how}", out.display());
         arena.submit_numbers(options, &arguments);
         GuaranteedJob {
             arena,
@@ -243,6 +248,49 @@ pub fn what_is_published_in_micro_batches_is_the_same_whatever_happens() {
     arena.succeed("rescale tally --workers 2");
     job.until_more();
     job.kill_worker(2, kill);
+    job.stop();
+}
+
+/// Returns the containers of the job without an instance of the source.
+fn without_source(arena: &Arena) -> Vec<u64> {
+    let sources = arena.samples("tally", "ardea_records_out_total");
+    let is_source = |labels: &Value| labels["vertex"] == "numbers";
+    let found = sources.iter().find(|(labels, _)| is_source(labels));
+    let (labels, _) = found.unwrap_or_else(|| panic!("{sources:?}"));
+    let container = labels["container"].as_str().unwrap_or_default();
+    let source: u64 = container.parse().unwrap_or_else(|_| panic!("{labels}"));
+    (1..=3).filter(|container| *container != source).collect()
+}
+
+pub fn in_micro_batches_a_worker_without_sources_is_restored_while_the_others_continue() {
+    let options = "--set guarantee=exactly-once --set checkpoints.every=1s --set mode=micro-batch";
+    let options = promises(options);
+    let job = GuaranteedJob::variant(Arena::new(), ENDLESS, 1_000, (&options, "hops"));
+    let arena = &job.arena;
+    job.until_more();
+    let containers = without_source(arena);
+    // The loss of a worker during a checkpoint still takes the whole job back.
+    let mut alone = 0;
+    for round in 0..6 {
+        let container = containers[round % containers.len()];
+        let (life, before) = (job.life(), job.worker(container));
+        kill(before);
+        arena.until("its next process", || {
+            let workers = arena.workers("tally");
+            let mut workers = workers.iter();
+            workers.any(|(id, process)| *id == container && *process != before)
+        });
+        arena.until_phase("tally", "running");
+        job.until_more();
+        alone += usize::from(job.life() == life);
+    }
+    let described = arena.succeed("describe tally");
+    assert!(
+        alone > 0 && described.contains("is restored alone from epoch"),
+        "{described}"
+    );
+    let reused = arena.samples("tally", "ardea_kept_frames_reused_total");
+    assert!(reused.iter().any(|(_, count)| *count > 0.0), "{reused:?}");
     job.stop();
 }
 

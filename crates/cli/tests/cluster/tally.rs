@@ -68,7 +68,8 @@ fn follower() -> ardea::Result<Pipeline> {
 
 /// Builds the job `tally FOLDER NUMBERS RATE [HOW]`, which counts `NUMBERS` numbers, `RATE` per
 /// second. Variants have other keys (`text`), fail with each record (`fails`), write to a map of
-/// the cluster (`map`), or follow that map (`follow`).
+/// the cluster (`map`), follow that map (`follow`), or have one instance of the source and several
+/// exchanges (`hops`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
@@ -81,9 +82,13 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         return follower();
     }
     let two = Parallelism::Exactly(std::num::NonZeroU32::MIN.saturating_add(1));
+    let of_source = match how {
+        "hops" => Parallelism::ONE,
+        _ => two,
+    };
     let source = generate::at_rate(rate, |number| number)
         .limit(numbers)
-        .parallelism(two)
+        .parallelism(of_source)
         .build();
     let sink = files::write_lines(Path::new(folder).join("tally.txt"))
         .rotate_with_epochs()
@@ -102,6 +107,10 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
                 let count = *count;
                 (*key, Counted { parity, count })
             }));
+        return Ok(p);
+    }
+    if how == "hops" {
+        over_hops(numbers).write_to(sink);
         return Ok(p);
     }
     if how == "text" {
@@ -124,6 +133,30 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         .map(|(key, count)| format!("{key} {count}"))
         .write_to(sink);
     Ok(p)
+}
+
+/// Counts the numbers by key, and the counts again in other instances. The sum of the first *n*
+/// counts must be *n* (*n* + 1) / 2; otherwise the line has no key.
+fn over_hops(numbers: Stream<u64, Bounded, Untimed>) -> Stream<String, Bounded, Untimed> {
+    let three = Parallelism::Exactly(std::num::NonZeroU32::MIN.saturating_add(2));
+    numbers
+        .rebalance()
+        .parallelism(three)
+        .key_by(|number| number % KEYS)
+        .rolling("counts", count())
+        .parallelism(three)
+        .key_by(|(key, _)| (key * 7) % KEYS)
+        .rolling(
+            "sums",
+            (count(), sum(|(_, count): &(u64, u64)| *count as i64)),
+        )
+        .parallelism(three)
+        .map(
+            |(key, (count, sum))| match sum as u64 == count * (count + 1) / 2 {
+                true => format!("{key} {count}"),
+                false => format!("{key} 0"),
+            },
+        )
 }
 
 /// The folder of a job's output.

@@ -76,6 +76,7 @@ mod record_store;
 mod recovery;
 mod status;
 mod trigger;
+mod worker_recovery;
 
 #[cfg(test)]
 mod tests;
@@ -128,6 +129,11 @@ pub struct CheckpointCoordinator {
     /// The retries to read the checkpoint to restore from, while it cannot be read.
     away: Option<ReadRetry>,
     pending: Option<PendingCheckpoint>,
+    /// True if no checkpoint was requested since the committed one. Then the output that workers
+    /// have kept since that checkpoint contains no barrier.
+    is_between_checkpoints: bool,
+    /// True while a worker is restored alone: no checkpoint is triggered.
+    is_held: bool,
     next: Epoch,
     interval: CheckpointInterval,
     /// The time at which the next regular epoch is due to end.
@@ -186,6 +192,8 @@ impl CheckpointCoordinator {
             repeats: Repeats::default(),
             away: None,
             pending: None,
+            is_between_checkpoints: false,
+            is_held: false,
             next: Epoch(0),
             next_at: Duration::ZERO,
             pause_until: Duration::ZERO,

@@ -6,7 +6,7 @@ use crate::packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
 /// The version of the protocol between workers and leader; both must use the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The master epoch: the number of a leadership of a job, greater than the numbers of all earlier
 /// leaderships.

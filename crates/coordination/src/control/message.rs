@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{
     AttemptEnd, Credentials, ExecutionAttempt, FromParticipant, Generation, MasterEpoch, Order,
-    PlanVersion, Rejection, ToParticipant, WorkerId,
+    PlanVersion, RecoveryScope, Rejection, RestartedWorker, ToParticipant, WorkerId,
 };
 
 /// A message that a worker sends over its connection to the master.
@@ -116,6 +116,8 @@ pub struct Status {
     pub applied: Option<Order>,
     /// True if all instances of the assignment `applied` have completed successfully.
     pub ended: bool,
+    /// The part of the job that is restored if this worker is lost.
+    pub scope: RecoveryScope,
 }
 
 /// A message of the job master to a worker.
@@ -197,6 +199,8 @@ pub struct Assignment {
     /// The execution attempt of the assignment; `None` in a job without a guarantee. A worker that
     /// runs another attempt ends that attempt and starts this one.
     pub attempt: Option<ExecutionAttempt>,
+    /// The workers that were restored alone in the attempt.
+    pub restarted: Arc<[RestartedWorker]>,
     /// The required state of the peer table. The worker needs this state and the plans before it
     /// can carry out the assignment.
     pub peers: Order,

@@ -10,8 +10,12 @@ use crate::packing::{ContainerId, InstanceId, PackingPlan};
 use crate::control::{
     Assignment, AttemptEnd, CheckpointParticipant, Credentials, ExecutionAttempt, Generation,
     MasterEpoch, Order, ParticipantAction, ParticipantEvent, ParticipantId, Peer, PlanVersion,
-    Registration, Rejection, Run, RunningAssignment, Status, ToMaster, ToWorker, WorkerId,
+    RecoveryScope, Registration, Run, RunningAssignment, Status, ToMaster, ToWorker, WorkerId,
 };
+
+mod change;
+
+pub use change::{Change, LeaveReason};
 
 /// Intervals and timeouts of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +49,9 @@ pub enum AgentEvent {
     From(ToWorker),
     /// The connection to the master was closed.
     Closed,
+    /// The part of the job that is restored if this worker is lost, in the given attempt. Reported
+    /// before the first change of the attempt has been carried out.
+    Scope(Generation, RecoveryScope),
     /// The change with this order has been carried out: exactly the instances of this assignment
     /// run.
     Applied(Order),
@@ -97,42 +104,6 @@ pub enum AgentAction {
     Exit(LeaveReason),
 }
 
-/// A change of the instances that a worker runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
-    /// The order of the assignment.
-    pub order: Order,
-    /// The instances to start.
-    pub start: Vec<InstanceId>,
-    /// The instances to stop.
-    pub stop: Vec<InstanceId>,
-    /// The state of the sources.
-    pub run: Run,
-    /// The plan by which records are routed from now on.
-    pub routes: Arc<PackingPlan>,
-    /// The plan by which records will be routed next. Equal to `routes` unless plans are being
-    /// changed.
-    pub next: Arc<PackingPlan>,
-    /// The plan by which records still in transit may have been routed. Equal to `routes` unless
-    /// the routes have just been switched.
-    pub last: Arc<PackingPlan>,
-    /// The execution attempt of the instances, if the job has a guarantee.
-    pub attempt: Option<ExecutionAttempt>,
-    /// True if `attempt` differs from the previous attempt. Then all running instances are stopped,
-    /// and the new ones start as `attempt` specifies. Later events of the previous attempt are
-    /// ignored.
-    pub begins: bool,
-}
-
-/// The reason for which a worker exits.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LeaveReason {
-    /// The job is over.
-    JobOver,
-    /// The master has refused the worker.
-    Refused(Rejection),
-}
-
 /// The state machine of a worker in the control plane.
 ///
 /// The agent carries out assignments of the newest master that it knows of, and rejects messages of
@@ -159,6 +130,8 @@ pub struct WorkerAgent {
     early: Option<Arc<Assignment>>,
     /// The participant in the checkpoints of the current attempt.
     epochs: Option<CheckpointParticipant>,
+    /// The part of the job that is restored if this worker is lost.
+    scope: RecoveryScope,
     /// The attempt that cannot continue in this process, and the reason.
     life_over: Option<(Generation, AttemptEnd)>,
     over: bool,
@@ -174,6 +147,8 @@ struct Target {
     run: Run,
     routes: PlanVersion,
     attempt: Option<ExecutionAttempt>,
+    /// True if this worker is being restored alone, and others may not know of it yet.
+    is_joining: bool,
 }
 
 #[derive(Debug)]
@@ -214,6 +189,7 @@ impl WorkerAgent {
             peers_state: Order::default(),
             early: None,
             epochs: None,
+            scope: RecoveryScope::default(),
             life_over: None,
             over: false,
         }
@@ -274,6 +250,11 @@ impl WorkerAgent {
             AgentEvent::Lookup(found) => self.looked_up(now, found, &mut actions),
             AgentEvent::From(message) => self.handle_message(now, message, &mut actions),
             AgentEvent::Closed => self.link = Link::Seeking,
+            AgentEvent::Scope(generation, scope) => {
+                if self.generation() == Some(generation) {
+                    self.scope = scope;
+                }
+            }
             AgentEvent::Applied(order) => self.carried_out(now, order),
             AgentEvent::Ended(order) => {
                 self.ended = self.ended.max(Some(order));
@@ -443,6 +424,10 @@ impl WorkerAgent {
             run: assignment.run,
             routes: assignment.routes,
             attempt: assignment.attempt,
+            is_joining: assignment
+                .restarted
+                .iter()
+                .any(|it| it.worker == self.worker && !it.is_complete),
         });
         actions.push(AgentAction::Apply(Change {
             order: assignment.order,
@@ -454,6 +439,7 @@ impl WorkerAgent {
             last,
             attempt: assignment.attempt,
             begins,
+            restarted: Arc::clone(&assignment.restarted),
         }));
     }
 
@@ -468,6 +454,7 @@ impl WorkerAgent {
             let participant = ParticipantId::of(self.worker.container);
             self.epochs = life
                 .map(|life| CheckpointParticipant::new(participant, life.generation, life.from));
+            self.scope = RecoveryScope::default();
             self.life_over = None;
         }
         begins
@@ -542,6 +529,7 @@ impl WorkerAgent {
                     worker: self.worker,
                     applied: self.applied,
                     ended: self.applied.is_some() && self.ended == self.applied,
+                    scope: self.scope,
                 };
                 self.send(ToMaster::Status(status), actions);
                 self.report_attempt_over(actions);
@@ -560,7 +548,7 @@ impl WorkerAgent {
                 }
             },
             plans: self.plans.keys().copied().collect(),
-            attempt: self.generation(),
+            attempt: self.generation().filter(|_| !target.is_joining),
         });
         Registration {
             worker: self.worker,

@@ -37,6 +37,9 @@ pub struct MicroBatchConfig {
     pub record: Option<PathBuf>,
     /// The maximum size of an instance's recording in bytes; older micro-batches are dropped first.
     pub record_bytes: u64,
+    /// The maximum size of the output that a worker of a cluster keeps in memory for other workers
+    /// that may be restored alone; zero if none is. Beyond it the whole job is restored.
+    pub kept_bytes: u64,
 }
 
 impl Default for MicroBatchConfig {
@@ -46,6 +49,7 @@ impl Default for MicroBatchConfig {
             records: None,
             record: None,
             record_bytes: 64 << 20,
+            kept_bytes: 64 << 20,
         }
     }
 }
@@ -99,6 +103,17 @@ pub(super) const RECORD_BYTES: Setting = Setting {
     trades: "more retains older micro-batches",
 };
 
+pub(super) const KEPT_BYTES: Setting = Setting {
+    key: "micro_batch.kept_bytes",
+    kind: Kind::Bytes {
+        least: 0,
+        most: 1 << 44,
+    },
+    default: "64MiB",
+    about: "with mode=micro-batch on a cluster: how much output since the last checkpoint a worker keeps in memory, to restore another worker alone; 0 always restores the whole job",
+    trades: "more covers longer checkpoint intervals, and takes memory",
+};
+
 impl ExecutionMode {
     /// Returns the word for this mode in settings.
     pub fn name(self) -> &'static str {
@@ -129,6 +144,7 @@ impl MicroBatchConfig {
             records: records.and_then(NonZeroU64::new),
             record: record.map(PathBuf::from),
             record_bytes: resolved.bytes(RECORD_BYTES.key)?,
+            kept_bytes: resolved.bytes(KEPT_BYTES.key)?,
         })
     }
 

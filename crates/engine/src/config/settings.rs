@@ -107,6 +107,7 @@ pub static NODE_SETTINGS: &[Setting] = &[
     execution_mode::RECORDS,
     execution_mode::RECORD,
     execution_mode::RECORD_BYTES,
+    execution_mode::KEPT_BYTES,
 ];
 
 const fn duration(least: Duration, most: Duration) -> Kind {

@@ -34,10 +34,21 @@ pub struct PortSlot {
     is_aborted: AtomicBool,
 }
 
+/// The port of a new connection.
+#[derive(Debug)]
+pub struct NewPort {
+    /// The port.
+    pub port: Port,
+    /// The connection.
+    pub link: LinkNumber,
+    /// The incarnation of the peer, which differs between processes of the same worker.
+    pub incarnation: u64,
+}
+
 #[derive(Debug)]
 struct PortSlotState {
     owner: Waker,
-    port: Option<(Port, LinkNumber)>,
+    port: Option<NewPort>,
     /// The connection of the port that was last put in.
     last: LinkNumber,
 }
@@ -89,10 +100,10 @@ impl PortSlot {
     }
 
     /// Puts in the port of a new connection; called by the network.
-    pub fn put(&self, port: Port, link: LinkNumber) {
+    pub fn put(&self, new: NewPort) {
         let mut desk = self.desk();
-        let before = desk.port.replace((port, link));
-        desk.last = link;
+        desk.last = new.link;
+        let before = desk.port.replace(new);
         // Set under the lock. Otherwise a concurrent `take` of the previous port could clear the
         // flag.
         self.has_port.store(true, Ordering::Release);
@@ -107,7 +118,7 @@ impl PortSlot {
     }
 
     /// Takes the port of the newest connection, once.
-    pub fn take(&self) -> Option<(Port, LinkNumber)> {
+    pub fn take(&self) -> Option<NewPort> {
         if !self.has_port() {
             return None;
         }

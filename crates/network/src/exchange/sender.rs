@@ -128,6 +128,31 @@ impl EdgeSender {
         Ok(true)
     }
 
+    /// Sends a frame of `records` encoded records to one instance. Returns false if the frame cannot
+    /// be sent now.
+    ///
+    /// # Errors
+    /// The peer is disconnected.
+    pub fn send_encoded(
+        &mut self,
+        target: InstanceNumber,
+        records: u16,
+        payload: &[u8],
+    ) -> Result<bool> {
+        self.process_grants()?;
+        if !self.may_write() {
+            return Ok(false);
+        }
+        let mut header = self.header(Kind::Records);
+        header.target = target;
+        header.records = records;
+        self.write(header, |_, out| {
+            out.extend_from_slice(payload);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
     /// Sends a marker to all instances, behind the records sent before. Returns false if the marker
     /// cannot be sent now.
     ///

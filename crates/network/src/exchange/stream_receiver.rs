@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{Chunk, ChunkCodec, ErrorCode, Result};
 
-use crate::exchange::port_slot::{LinkNumber, PortSlot};
+use crate::exchange::port_slot::{LinkNumber, NewPort, PortSlot};
 use crate::exchange::receiver::{EdgeReceiver, Received, ReceiverConfig};
 
 /// A received item.
@@ -14,7 +14,10 @@ pub enum StreamItem {
     /// The next frame of the peer.
     Frame(Received),
     /// The stream starts again over another connection.
-    Restarted,
+    Restarted {
+        /// True if the peer is another process than before.
+        is_new_process: bool,
+    },
 }
 
 /// The receiving end of a stream from one peer, over successive connections.
@@ -23,8 +26,8 @@ pub struct StreamReceiver {
     codec: Arc<dyn ChunkCodec>,
     config: ReceiverConfig,
     live: Option<(EdgeReceiver, LinkNumber)>,
-    /// True if there has been a connection.
-    was_connected: bool,
+    /// The incarnation of the peer of the last connection, if there has been one.
+    peer_incarnation: Option<u64>,
 }
 
 impl StreamReceiver {
@@ -35,7 +38,7 @@ impl StreamReceiver {
             codec,
             config,
             live: None,
-            was_connected: false,
+            peer_incarnation: None,
         }
     }
 
@@ -71,7 +74,9 @@ impl StreamReceiver {
                 match self.connect(now) {
                     None => return Ok(None),
                     Some(Connected::First) => continue,
-                    Some(Connected::Again) => return Ok(Some(StreamItem::Restarted)),
+                    Some(Connected::Again { is_new_process }) => {
+                        return Ok(Some(StreamItem::Restarted { is_new_process }));
+                    }
                 }
             };
             match receiver.receive(now, chunk) {
@@ -97,18 +102,24 @@ impl StreamReceiver {
     }
 
     fn connect(&mut self, now: Duration) -> Option<Connected> {
-        let (port, link) = self.slot.take()?;
+        let NewPort {
+            port,
+            link,
+            incarnation,
+        } = self.slot.take()?;
         let (stream, codec) = (self.slot.stream, Arc::clone(&self.codec));
         let receiver = EdgeReceiver::new(stream, port, codec, self.config, now);
         self.live = Some((receiver, link));
-        match std::mem::replace(&mut self.was_connected, true) {
-            false => Some(Connected::First),
-            true => Some(Connected::Again),
+        match self.peer_incarnation.replace(incarnation) {
+            None => Some(Connected::First),
+            Some(before) => Some(Connected::Again {
+                is_new_process: before != incarnation,
+            }),
         }
     }
 }
 
 enum Connected {
     First,
-    Again,
+    Again { is_new_process: bool },
 }

@@ -7,8 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
 
 use crate::exchange::ids::InstanceNumber;
-use crate::exchange::port_slot::{LinkNumber, PortSlot};
+use crate::exchange::kept_output::KeptOutput;
+use crate::exchange::port_slot::{LinkNumber, NewPort, PortSlot};
 use crate::exchange::sender::{EdgeSender, SenderConfig};
+
+mod keeping;
+
+use keeping::KeepingState;
 
 /// Configuration of a [`StreamSender`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +45,8 @@ pub struct StreamSender {
     /// The target instances that no local producer sends to any more.
     left: BTreeSet<InstanceNumber>,
     counts: StreamCounts,
+    /// Present if the stream keeps its output for a peer that may be restored alone.
+    keeping: Option<Box<KeepingState>>,
 }
 
 /// The counters of a sending end.
@@ -118,7 +125,14 @@ impl StreamSender {
             is_done: false,
             left: BTreeSet::new(),
             counts,
+            keeping: None,
         }
+    }
+
+    /// Lets the stream keep its output, and repeat it to a peer that was restored alone.
+    pub fn keeping(mut self, output: KeptOutput) -> Self {
+        self.keeping = Some(Box::new(KeepingState::new(output)));
+        self
     }
 
     /// Returns true if the peer is gone permanently.
@@ -160,6 +174,9 @@ impl StreamSender {
             chunk.clear();
             return Ok(true);
         }
+        if self.keeping.is_some() {
+            return self.send_kept(target, chunk);
+        }
         self.is_idle = false;
         if !self.left.is_empty() {
             self.left.remove(&target);
@@ -182,6 +199,9 @@ impl StreamSender {
     /// # Errors
     /// Only internal errors.
     pub fn mark(&mut self, marker: Marker) -> Result<bool> {
+        if self.keeping.is_some() && !self.is_unreachable() {
+            return self.mark_kept(marker);
+        }
         self.say(ControlFrame::Marker(marker))
     }
 
@@ -191,6 +211,9 @@ impl StreamSender {
     /// # Errors
     /// Only internal errors.
     pub fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+        if self.keeping.is_some() && !self.is_unreachable() {
+            return self.leave_kept(target);
+        }
         self.say(ControlFrame::Leave(target))
     }
 
@@ -211,6 +234,9 @@ impl StreamSender {
     /// Ends the stream. If the end marker cannot be sent now, [`service`](Self::service)
     /// sends it later, also to each new incarnation of the peer.
     pub fn finish(&mut self) -> Result<()> {
+        if self.keeping.is_some() && !self.is_unreachable() {
+            return self.finish_kept();
+        }
         // If the end marker can't be sent now, it will be the first frame of the next connection.
         let marked = self.mark(Marker::Done)?;
         self.is_done = true;
@@ -227,7 +253,10 @@ impl StreamSender {
     pub fn flush(&mut self) -> Result<()> {
         // A new connection must get its initial frames even without new data. The receiver may wait
         // for a barrier that was lost.
-        self.ready()?;
+        match self.keeping.is_some() {
+            true => self.pump().map(drop)?,
+            false => self.ready().map(drop)?,
+        }
         let Some(live) = &mut self.live else {
             return Ok(());
         };
@@ -242,9 +271,11 @@ impl StreamSender {
     /// Returns true if nothing is pending. Without a connection, only the initial frames of the
     /// next connection can be pending.
     pub fn is_flushed(&self) -> bool {
-        self.live
-            .as_ref()
-            .is_none_or(|live| live.first.is_empty() && !live.is_holding)
+        let is_sent = |keeping: &KeepingState| keeping.is_sent();
+        let has_kept_all = self.keeping.as_deref().is_none_or(is_sent);
+        let live = self.live.as_ref();
+        let is_live_flushed = live.is_none_or(|live| live.first.is_empty() && !live.is_holding);
+        has_kept_all && is_live_flushed
     }
 
     fn remember(&mut self, word: ControlFrame) {
@@ -286,24 +317,30 @@ impl StreamSender {
 
     /// Returns the current connection once its initial frames have been sent.
     fn ready(&mut self) -> Result<Option<&mut LiveConnection>> {
-        if let Some((port, link)) = self.slot.take() {
+        if let Some(new) = self.slot.take() {
             self.drop_connection();
             self.check_lost()?;
-            let (stream, codec) = (self.slot.stream, Arc::clone(&self.codec));
-            self.live = Some(LiveConnection {
-                sender: EdgeSender::new(
-                    stream,
-                    InstanceNumber::ALL,
-                    port,
-                    codec,
-                    self.config.sender,
-                ),
-                link,
-                first: self.initial_frames(),
-                under_way: VecDeque::new(),
-                is_holding: false,
-            });
+            let first = self.initial_frames();
+            self.connect(new, first);
         }
+        self.send_first()
+    }
+
+    fn connect(&mut self, new: NewPort, first: VecDeque<ControlFrame>) {
+        let (stream, codec) = (self.slot.stream, Arc::clone(&self.codec));
+        let (all, config) = (InstanceNumber::ALL, self.config.sender);
+        self.live = Some(LiveConnection {
+            sender: EdgeSender::new(stream, all, new.port, codec, config),
+            link: new.link,
+            first,
+            under_way: VecDeque::new(),
+            is_holding: false,
+        });
+    }
+
+    /// Sends the initial frames of the current connection. Returns the connection when it has got
+    /// them.
+    fn send_first(&mut self) -> Result<Option<&mut LiveConnection>> {
         while let Some(live) = &mut self.live
             && let Some(word) = live.first.front().copied()
         {

@@ -4,9 +4,13 @@
 use ardea_coordination::control::{Change, ExecutionAttempt, Generation, ParticipantAction};
 use ardea_coordination::packing::InstanceId;
 use ardea_core::{Error, Result};
+use ardea_engine::{ModeChoice, Program, Site};
 
 use super::{Active, DeployerState};
 use crate::attempt::{self, RunningAttempt};
+use crate::attempt_recovery::AttemptRecovery;
+use crate::driver::Event;
+use crate::plan::Names;
 
 impl DeployerState<'_> {
     /// Ends the deployment of any attempt other than that of the change. Returns true while that
@@ -56,6 +60,9 @@ impl DeployerState<'_> {
         if let (Some(living), Some(active)) = (&mut self.current_attempt, &self.active)
             && living.generation() == generation
         {
+            if let ParticipantAction::Commit(epoch) = &action {
+                active.crossings.recovery().committed(*epoch);
+            }
             living.act(action, &active.deployment);
         }
     }
@@ -74,6 +81,27 @@ impl DeployerState<'_> {
             self.current_attempt = Some(living);
         }
         Ok(())
+    }
+
+    /// Determines the workers that can be restored alone in the attempt of `change`, and reports
+    /// whether this worker is one of them.
+    pub(super) fn recovery(
+        &self,
+        program: &Program,
+        names: &Names,
+        change: &Change,
+    ) -> Result<AttemptRecovery> {
+        let (Some(attempt), Some(living)) = (change.attempt, &self.current_attempt) else {
+            return Ok(AttemptRecovery::default());
+        };
+        let (dag, config) = (&program.dag, self.with.node.config());
+        let mode = ModeChoice::of_part(dag, config, living.guarantee())?;
+        let placement = names.placement(&change.routes, self.with.here)?;
+        let has_side_channels = !program.side_channels.is_empty();
+        let recovery = AttemptRecovery::of(dag, &placement, attempt, &mode, has_side_channels);
+        let scope = recovery.scope(Site(self.with.here.0));
+        self.report(Event::Scope(attempt.generation, scope));
+        Ok(recovery)
     }
 
     /// Handles the error of a deployment. Returns true if the error ends only the attempt, and not

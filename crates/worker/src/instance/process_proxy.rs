@@ -195,7 +195,7 @@ impl ProcessProxyP {
     fn take(&mut self, at: usize, came: StreamItem, outbox: &mut Outbox) {
         let output = &mut self.outputs[at];
         let risen = match came {
-            StreamItem::Restarted => {
+            StreamItem::Restarted { .. } => {
                 output.flow = Flow::Open;
                 self.merge.replace(at);
                 // The new process has not received the current marker.

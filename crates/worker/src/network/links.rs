@@ -7,8 +7,8 @@ use std::time::Duration;
 use ardea_engine::Site;
 use ardea_network::exchange::{
     AddressScope, Connection, DisconnectReason, Disconnected, Identity, Link, LinkConfig,
-    LinkCounts, LinkNumber, PeerIdentity, PortSlot, RingCounts, Side, Transport, WorkerNumber,
-    host_address,
+    LinkCounts, LinkNumber, NewPort, PeerIdentity, PortSlot, RingCounts, Side, Transport,
+    WorkerNumber, host_address,
 };
 use ardea_network::rpc::RefusedLog;
 
@@ -456,7 +456,11 @@ impl Links {
 fn open(link: &mut Link, number: LinkNumber, station: &Arc<PortSlot>) -> bool {
     match link.open(station.end, station.stream, station.waker()) {
         Ok(port) => {
-            station.put(port, number);
+            station.put(NewPort {
+                port,
+                link: number,
+                incarnation: link.peer().map_or(0, |peer| peer.incarnation),
+            });
             true
         }
         Err(_) => false,

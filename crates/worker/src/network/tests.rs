@@ -9,8 +9,8 @@ use ardea_coordination::control::Generation;
 use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp};
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, StreamItem,
-    StreamReceiver, StreamSender, StreamSenderConfig, WorkerNumber,
+    End, Identity, InstanceNumber, KeptOutput, Received, ReceiverConfig, RowsCodec, StreamId,
+    StreamItem, StreamKeeping, StreamReceiver, StreamSender, StreamSenderConfig, WorkerNumber,
 };
 
 use super::*;
@@ -112,6 +112,19 @@ impl Container {
 
     fn sends_to(&self, to: u32) -> EndpointUser<StreamSender> {
         EndpointUser::new(self.sender_to(to))
+    }
+
+    /// Returns the sender of a stream that keeps its output.
+    fn keeps_for(&self, to: u32, keeping: &Arc<StreamKeeping>) -> EndpointUser<StreamSender> {
+        let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
+        let slot = network.port_slot(Site(to), End::Sender, StreamId::new(1, 0));
+        let config = StreamSenderConfig {
+            fails_on_loss: true,
+            ..StreamSenderConfig::default()
+        };
+        let output = KeptOutput::new(Arc::clone(keeping), None);
+        let end = StreamSender::new(slot, codec, config, Default::default()).keeping(output);
+        EndpointUser::new(EndpointSlot::new(end, network))
     }
 
     fn receives_from(&self, from: u32) -> EndpointUser<StreamReceiver> {
@@ -266,6 +279,55 @@ fn send_nothing_behind_a_loss() {
     });
     assert_eq!(refused.unwrap().code(), ErrorCode::PeerLost);
     assert_eq!((chunk.len(), got), (1, Vec::new()));
+}
+
+#[test]
+fn kept_output_is_sent_again_to_a_process_that_was_restored_alone() {
+    over_each_transport(repeat_kept_output);
+}
+
+fn repeat_kept_output() {
+    let ours = container(1, 1);
+    let first = container(2, 1);
+    ours.hears_of(&[&first]);
+    let keeping = Arc::new(StreamKeeping::new(1 << 20));
+    let mut sender = ours.keeps_for(2, &keeping);
+    let mut receiver = first.receives_from(1);
+    let mut got = Vec::new();
+    let barrier = Marker::Barrier(ardea_core::Epoch(6));
+    send(&mut sender, 0..10, || {
+        first.receive(&mut receiver, &mut got);
+    });
+    until(|| sender.get().unwrap().mark(barrier).unwrap());
+    send(&mut sender, 10..20, || {
+        first.receive(&mut receiver, &mut got);
+    });
+    until(|| {
+        first.receive(&mut receiver, &mut got);
+        got.len() == 20
+    });
+    drop(receiver);
+    drop(first);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
+
+    let second = container(2, 2);
+    let mut receiver = second.receives_from(1);
+    ours.hears_of(&[&second]);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Up(Site(2), 2, _)));
+    let mut chunk = Chunk::new(Rows::from_iter([(20_u64, Timestamp::MIN)]));
+    let is_sent = sender.get().unwrap().send(InstanceNumber(3), &mut chunk);
+    assert!(!is_sent.unwrap(), "its starting point is not known");
+    assert!(keeping.restarted(WorkerNumber(2), 2, Some(ardea_core::Epoch(6))));
+    got.clear();
+    send(&mut sender, 20..30, || {
+        second.receive(&mut receiver, &mut got);
+    });
+    until(|| {
+        sender.get().unwrap().flush().unwrap();
+        second.receive(&mut receiver, &mut got);
+        got.len() == 20
+    });
+    assert_eq!(got, (10..30).collect::<Vec<_>>());
 }
 
 #[test]

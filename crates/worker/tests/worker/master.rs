@@ -194,6 +194,7 @@ impl Master {
                 worker,
                 applied,
                 ended,
+                ..
             }) => {
                 if let Some(member) = self.members.get_mut(&worker.container)
                     && member.id == worker
@@ -275,6 +276,7 @@ impl Master {
                 next: self.next,
                 last: self.last,
                 attempt: self.life,
+                restarted: Arc::from([]),
                 peers: order,
             };
             let plans = self.plans.iter().map(|(version, plan)| ToWorker::Plan {

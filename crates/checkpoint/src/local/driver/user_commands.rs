@@ -116,6 +116,8 @@ impl Driver<'_> {
             // These statuses do not occur or do not matter without other participants.
             CoordinatorStatus::RecordDoubtful
             | CoordinatorStatus::Down(_)
+            | CoordinatorStatus::RestoringAlone { .. }
+            | CoordinatorStatus::RestoredAlone { .. }
             | CoordinatorStatus::StartDelayed { .. } => {}
         }
     }

@@ -100,6 +100,18 @@ impl Participants {
         unheard.map(|(id, _)| id)
     }
 
+    /// Replaces a participant by a new process in the same attempt, which knows of no commit.
+    pub(super) fn restart(&mut self, id: ParticipantId) {
+        if let Some(member) = self.members.get_mut(&id).filter(|it| it.ended.is_none()) {
+            *member = Member::default();
+        }
+    }
+
+    /// Returns true if a participant has completed.
+    pub(super) fn has_any_ended(&self) -> bool {
+        self.ended > 0
+    }
+
     pub(super) fn have_ended(&self) -> bool {
         !self.members.is_empty() && self.ended == self.members.len()
     }

@@ -98,6 +98,8 @@ impl CheckpointCoordinator {
             self.interval.length()
         };
         self.next_at = now + wait;
+        self.is_between_checkpoints = !again;
+        self.is_held = false;
         self.phase = AttemptPhase::Running;
         self.away = None;
         self.members.begin(participants);

@@ -62,6 +62,22 @@ pub enum CoordinatorStatus {
         /// The delay before the next attempt.
         after: Duration,
     },
+    /// A worker is restored alone; the others continue.
+    RestoringAlone {
+        /// The worker's participant.
+        participant: ParticipantId,
+        /// The epoch to restore from.
+        from: Epoch,
+        /// The reason of the recovery.
+        reason: String,
+    },
+    /// A worker was restored alone.
+    RestoredAlone {
+        /// The worker's participant.
+        participant: ParticipantId,
+        /// The epoch that it was restored from.
+        from: Epoch,
+    },
     /// A requested attempt has not started for a long time.
     StartDelayed {
         /// The attempt.
@@ -139,6 +155,16 @@ impl fmt::Display for CoordinatorStatus {
                 }
                 write!(f, ": {reason}")
             }
+            CoordinatorStatus::RestoringAlone { participant, from, reason } => write!(
+                f,
+                "container {participant} is restored alone from epoch {}, the others continue: {reason}",
+                from.0
+            ),
+            CoordinatorStatus::RestoredAlone { participant, from } => write!(
+                f,
+                "container {participant} is restored alone from epoch {}",
+                from.0
+            ),
             CoordinatorStatus::StartDelayed {
                 generation,
                 after,

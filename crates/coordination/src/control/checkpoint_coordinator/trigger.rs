@@ -28,6 +28,7 @@ impl CheckpointCoordinator {
             && !record.is_paused()
             && self.next <= record.numbers
             && self.failure.is_none()
+            && !self.is_held
             && self.members.have_news(record.committed);
         let is_asked_for = hands_over || !self.asks.is_empty();
         let wanted = now >= self.next_at || is_asked_for || self.members.have_ended();
@@ -45,6 +46,7 @@ impl CheckpointCoordinator {
         };
         let (epoch, kind) = (self.next, kinds.max().unwrap_or(usual));
         self.next = epoch.next();
+        self.is_between_checkpoints = false;
         let listening = self.members.listening();
         let words =
             listening.map(|(id, _)| self.message_to(id, CoordinatorMessage::End(epoch, kind)));
@@ -203,6 +205,7 @@ impl CheckpointCoordinator {
         self.interval.committed(under_way.begun_at, now);
         self.is_over(now, under_way.begun_at);
         self.aborted_in_a_row = 0;
+        self.is_between_checkpoints = true;
         self.near = self.plan;
         self.announce_commit(now, actions);
         if under_way.kind == EpochKind::Last {

@@ -14,7 +14,7 @@
 //! **In an attempt a container has one worker process.** A later process of the container gets no
 //! assignment before the next attempt, even if the current attempt has not started yet. Data that
 //! other workers have sent to the earlier process would be lost, although their state records it as
-//! sent.
+//! sent. The exception is a job in micro-batches whose workers keep this data (`worker_recovery`).
 //!
 //! **The plan of an attempt is that of its record**
 //! ([`CheckpointRecord::plan`](crate::control::CheckpointRecord::plan)), which is written with it.
@@ -27,6 +27,7 @@
 
 mod participants;
 mod upgrading;
+mod worker_recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,8 +39,10 @@ use super::{JobMaster, JobPhase, MasterAction, MasterStatus};
 use crate::control::{
     CheckpointCoordinator, Command, CommandId, CoordinatorAction, CoordinatorConfig,
     CoordinatorEvent, CoordinatorStatus, DesiredState, EpochsOver, ExecutionAttempt, FinalState,
-    Generation, JobRef, MasterEpoch, PlanVersion, Rejection, Run, ToWorker, WorkerId,
+    Generation, JobRef, MasterEpoch, PlanVersion, Rejection, RestartedWorker, Run, ToWorker,
+    WorkerId,
 };
+use worker_recovery::WorkerRecovery;
 
 /// The checkpoint coordinator, and the progress of the attempt that it has requested.
 #[derive(Debug)]
@@ -65,6 +68,10 @@ pub(super) struct Attempts {
     /// more.
     is_rolled_back: bool,
     over: Option<EpochsOver>,
+    /// The worker that is being restored alone.
+    recovering: Option<WorkerRecovery>,
+    /// The workers that were restored alone, and their starting points.
+    restarted: Vec<(RestartedWorker, ExecutionAttempt)>,
     /// The time at which the participants that delay the start of the attempt are reported; `None`
     /// after the report.
     late_at: Option<Duration>,
@@ -100,6 +107,8 @@ impl Attempts {
             stops_for_upgrade: false,
             is_rolled_back: false,
             over: None,
+            recovering: None,
+            restarted: Vec::new(),
             late_at: None,
         }
     }
@@ -287,6 +296,8 @@ impl JobMaster {
         lives.attempt = record.map(|record| record.attempt());
         lives.plan = record.map(|record| record.plan);
         lives.participants.clear();
+        lives.recovering = None;
+        lives.restarted.clear();
         let was_released = std::mem::take(&mut lives.released);
         if let AttemptPhase::Resuming(_) = stage {
             let present = lives.generation();

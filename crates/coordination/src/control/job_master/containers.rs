@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::packing::{ContainerId, InstanceId, PackingPlan};
 
 use super::scheduler_calls::Subject;
+use super::workers::Worker;
 use super::{
     ContainerRequest, ContainerState, JobMaster, MasterAction, MasterStatus, SchedulerAnswer,
     SchedulerCall, ShutdownPhase,
@@ -256,9 +257,12 @@ impl JobMaster {
         cause: Cause,
         actions: &mut Vec<MasterAction>,
     ) {
+        let known = self.workers.get(&worker.container);
+        let known = known.filter(|known| known.id() == worker);
+        let scope = known.map(Worker::scope).unwrap_or_default();
         self.forget_worker(worker);
         // The next attempt may start immediately, without the lost worker.
-        self.worker_lost_to_attempt(now, worker, cause, actions);
+        self.worker_lost_to_attempt(now, (worker, scope), cause, actions);
         if cause != Cause::Replaced {
             self.expect_again(now, worker.container, actions);
         }

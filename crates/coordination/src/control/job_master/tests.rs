@@ -15,8 +15,8 @@ use ardea_core::{Error, ErrorCode};
 
 use super::*;
 use crate::control::{
-    Assignment, CheckpointRecord, Credentials, JobRecord, Run, StoreReply, StoreRequest,
-    StoreVersion,
+    Assignment, CheckpointRecord, Credentials, JobRecord, RecoveryScope, Run, StoreReply,
+    StoreRequest, StoreVersion,
 };
 
 struct TestHarness {
@@ -43,6 +43,8 @@ struct TestHarness {
     is_full: bool,
     /// True if the scheduler ignores requests to restart containers.
     is_deaf: bool,
+    /// The part of the job that is restored if a worker is lost, as all workers report.
+    scope: RecoveryScope,
 }
 
 fn job() -> JobRef {
@@ -99,6 +101,7 @@ impl TestHarness {
             is_unbringable: false,
             is_full: false,
             is_deaf: false,
+            scope: RecoveryScope::default(),
         };
         desk.happens(MasterEvent::Tick);
         desk
@@ -244,6 +247,7 @@ impl TestHarness {
             worker,
             applied,
             ended,
+            scope: self.scope,
         };
         self.happens(MasterEvent::From(ToMaster::Status(status)));
     }

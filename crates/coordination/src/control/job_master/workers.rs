@@ -9,7 +9,7 @@ use crate::packing::{ContainerId, InstanceId};
 use super::{JobMaster, MasterAction};
 use crate::control::{
     Assignment, DesiredState, ExecutionAttempt, Generation, MemberEvent, Order, Peer, PlanVersion,
-    Registration, Rejection, Run, Status, ToWorker, WorkerId,
+    RecoveryScope, Registration, Rejection, RestartedWorker, Run, Status, ToWorker, WorkerId,
 };
 
 /// The state of a registered worker, as known to the master.
@@ -24,6 +24,7 @@ pub(super) struct Worker {
     /// The assignments sent since then, whose instances the worker may be running too.
     sent: VecDeque<SentAssignment>,
     applied: Option<Order>,
+    scope: RecoveryScope,
     plans: Vec<PlanVersion>,
     peers: Order,
     sent_at: Duration,
@@ -46,12 +47,19 @@ pub(super) struct Content {
     /// The plan by which records in transit may have been routed.
     pub(super) last: PlanVersion,
     pub(super) attempt: Option<ExecutionAttempt>,
+    /// The workers that were restored alone in the attempt.
+    pub(super) restarted: Arc<[RestartedWorker]>,
     pub(super) peers: Order,
 }
 
 impl Worker {
     pub(super) fn id(&self) -> WorkerId {
         self.id
+    }
+
+    /// Returns the part of the job that is restored if the worker is lost, as it last reported.
+    pub(super) fn scope(&self) -> RecoveryScope {
+        self.scope
     }
 
     /// Returns true if the worker was in the attempt `life` when it registered.
@@ -133,6 +141,7 @@ impl JobMaster {
             held: instances,
             sent: VecDeque::new(),
             applied: None,
+            scope: RecoveryScope::default(),
             plans,
             peers: Order::default(),
             sent_at: Duration::ZERO,
@@ -143,8 +152,13 @@ impl JobMaster {
         self.joined(worker, actions);
         let stamp = self.next_order();
         self.peers.set(now, Peer { worker, endpoint }, stamp);
-        if !self.publish_peers(now, actions) {
-            self.settle(now, worker.container, actions);
+        if self.publish_peers(now, actions) {
+            return;
+        }
+        match self.is_recovering_alone(worker.container) {
+            // The other workers repeat their output to this one.
+            true => self.settle_all(now, actions),
+            false => self.settle(now, worker.container, actions),
         }
     }
 
@@ -158,6 +172,7 @@ impl JobMaster {
             worker,
             applied,
             ended,
+            scope,
         } = status;
         self.member_event(now, MemberEvent::MessageReceived(worker), actions);
         let Some(known) = self.workers.get_mut(&worker.container) else {
@@ -166,6 +181,7 @@ impl JobMaster {
         if known.id != worker {
             return;
         }
+        known.scope = scope;
         actions.push(MasterAction::To(
             worker,
             ToWorker::StatusReceived(self.epoch),
@@ -335,6 +351,7 @@ impl JobMaster {
             next: content.next,
             last: content.last,
             attempt: content.attempt,
+            restarted: Arc::clone(&content.restarted),
             peers: content.peers,
         };
         let message = ToWorker::Assign(Arc::new(assignment));
@@ -374,6 +391,7 @@ impl JobMaster {
             next: record.plan_version,
             last,
             attempt: None,
+            restarted: Arc::from([]),
             peers: self.peers.published(),
         })
     }

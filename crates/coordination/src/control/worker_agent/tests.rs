@@ -61,6 +61,7 @@ fn assignment(epoch: u64, number: u64, indices: &[u32]) -> AgentEvent {
         next: PlanVersion(1),
         last: PlanVersion(1),
         attempt: None,
+        restarted: Arc::from([]),
         peers: Order::default(),
     })))
 }
@@ -306,4 +307,33 @@ fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
         lives_over(&agent.on(later, AgentEvent::Tick)),
         [] as [u64; 0]
     );
+}
+
+#[test]
+fn a_worker_that_is_being_restored_alone_is_part_of_the_attempt_when_all_know_of_it() {
+    let mut agent = joined(1);
+    agent.on(NOW, plan(1));
+    let worker = agent.id();
+    let told = |number: u64, is_complete: bool| {
+        let AgentEvent::From(ToWorker::Assign(assignment)) =
+            assignment_of_life(number, &[0, 1], 2, 7)
+        else {
+            unreachable!("it is one");
+        };
+        let restarted = RestartedWorker {
+            worker,
+            from: Some(Epoch(7)),
+            is_complete,
+        };
+        AgentEvent::From(ToWorker::Assign(Arc::new(Assignment {
+            restarted: Arc::from([restarted]),
+            ..(*assignment).clone()
+        })))
+    };
+    let held = |agent: &mut WorkerAgent| agent.registration().held.unwrap().attempt;
+    agent.on(NOW, told(1, false));
+    assert_eq!(held(&mut agent), None);
+    let changed = agent.on(NOW, told(2, true));
+    assert_eq!(changes(&changed), [(vec![], vec![])]);
+    assert_eq!(held(&mut agent), Some(Generation(2)));
 }

@@ -11,7 +11,7 @@ use super::super::{JobMaster, MasterAction, MasterStatus};
 use super::{AttemptPhase, START_WARNING_DELAY};
 use crate::control::{
     AttemptEnd, AttemptFailure, Cause, CheckpointCoordinator, CoordinatorEvent, CoordinatorStatus,
-    ExecutionAttempt, FromParticipant, Generation, ParticipantId, WorkerId,
+    ExecutionAttempt, FromParticipant, Generation, ParticipantId, RecoveryScope, WorkerId,
 };
 
 impl JobMaster {
@@ -22,6 +22,7 @@ impl JobMaster {
         worker: WorkerId,
         held: Option<Generation>,
     ) {
+        self.worker_comes_back(worker);
         if let Some(lives) = &mut self.attempts
             && let AttemptPhase::Resuming(_) = lives.stage
             && held.is_some()
@@ -36,7 +37,7 @@ impl JobMaster {
     pub(in crate::control::job_master) fn worker_lost_to_attempt(
         &mut self,
         now: Duration,
-        worker: WorkerId,
+        (worker, scope): (WorkerId, RecoveryScope),
         cause: Cause,
         actions: &mut Vec<MasterAction>,
     ) {
@@ -56,7 +57,18 @@ impl JobMaster {
         if lives.stage == AttemptPhase::Running && !lives.epochs.needs(participant) {
             lives.released.insert(worker.container);
         }
-        let reason = format!("worker {worker}: {}", cause.in_words());
+        let mut reason = format!("worker {worker}: {}", cause.in_words());
+        let whole = match scope {
+            RecoveryScope::Job => None,
+            RecoveryScope::JobBecause(why) => Some(why),
+            RecoveryScope::Worker => match self.recover_alone(now, worker, &reason, actions) {
+                Ok(()) => return,
+                Err(why) => Some(why),
+            },
+        };
+        if let Some(why) = whole {
+            reason.push_str(&format!("; it is not restored alone: {why}"));
+        }
         self.lose(now, generation, participant, reason, actions);
     }
 
@@ -156,6 +168,7 @@ impl JobMaster {
         now: Duration,
         actions: &mut Vec<MasterAction>,
     ) {
+        self.watch_worker_recovery(now, actions);
         let Some(lives) = &self.attempts else {
             return;
         };
@@ -249,7 +262,8 @@ impl JobMaster {
             routes: version,
             next: version,
             last: version,
-            attempt: lives.attempt,
+            attempt: lives.attempt_of(worker.id()),
+            restarted: lives.restarted.iter().map(|(it, _)| *it).collect(),
             peers: self.peers.published(),
         })
     }

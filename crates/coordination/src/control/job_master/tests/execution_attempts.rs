@@ -2,6 +2,7 @@
 
 mod draining;
 mod upgrading;
+mod worker_recovery;
 
 use std::num::NonZeroU32;
 
@@ -235,6 +236,7 @@ fn a_delayed_start_of_an_attempt_is_reported_once() {
             worker: worker(2),
             applied: None,
             ended: false,
+            scope: RecoveryScope::default(),
         })));
         desk.happens(MasterEvent::Tick);
         if desk.now < Duration::from_secs(9) {
