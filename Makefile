@@ -1,14 +1,14 @@
 # The project's commands. Each first installs missing tools (scripts/setup.sh).
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test python check hosts torture sim bench lint docs loom miri
+.PHONY: help demo install test python check hosts torture sim bench lint docs loom miri ui ui-test ui-screenshots
 
 # Finds cargo even in a shell that has not loaded rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
 
 help: ## this list
 	@echo 'usage: make TARGET [ARGS="..."]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 demo: ## the live table of flight delays; ARGS such as --speed 3600, --help
 	@scripts/setup.sh build
@@ -62,3 +62,14 @@ loom: ## model checks of the queue, the ring in shared memory and the engine's w
 miri: ## the tests of the queue and the ring under Miri, on the nightly toolchain
 	@scripts/setup.sh miri
 	@scripts/miri.sh
+
+ui: ## the web page, from ui/ into crates/rest/page
+	@scripts/ui.sh build
+
+ui-test: ## tests of the web page on real clusters, in headless Chromium; ARGS go to node's test runner
+	@scripts/setup.sh ui
+	@scripts/ui.sh test $(ARGS)
+
+ui-screenshots: ## the pictures of the web page in docs/img
+	@scripts/setup.sh ui
+	@scripts/ui.sh screenshots

@@ -43,6 +43,7 @@ step docs env RUSTDOCFLAGS="-D warnings" cargo doc "${workspace[@]}" --no-deps -
 step "licences, bans, sources" cargo deny check licenses bans sources
 step advisories advisories
 step tidy cargo xtask tidy
+step "web page" scripts/ui.sh check
 
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'lint: FAILED: %s\n' "${failed[@]}" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the missing tools of a make target; quick and silent if none is missing.
 #
-#   scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ci
+#   scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ui|ci
 #
 # Requires rustup (https://rustup.rs) and bash. System packages are installed with apt-get, which
 # requires root; otherwise the script prints the missing packages and fails.
@@ -124,6 +124,14 @@ need_miri() {
     rustup toolchain install nightly --profile minimal --component miri,rust-src >&2
 }
 
+# Installs what the tests of the web page need. They are skipped without it.
+need_browser() {
+    command -v node >/dev/null && command -v npm >/dev/null ||
+        install "for the tests of the web page" nodejs npm || say "without node the tests of the page will be skipped"
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
+        install "for the tests of the web page" chromium || say "without Chromium the tests of the page will be skipped"
+}
+
 case ${1:-} in
 build | bench | loom)
     need_rust
@@ -155,11 +163,15 @@ miri)
     need_rust
     need_miri
     ;;
+ui)
+    need_rust
+    need_browser
+    ;;
 ci)
     need_command make make "runs the checks"
     need_command git git "clones the checkout for the smoke test"
     ;;
 *)
-    die "usage: scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ci"
+    die "usage: scripts/setup.sh build|test|python|bench|lint|docs|loom|miri|ui|ci"
     ;;
 esac

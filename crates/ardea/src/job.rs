@@ -76,6 +76,7 @@ pub use checkpoint_report::CheckpointListing;
 pub use config_sources::{read_settings, read_settings_over, resolver, schema};
 pub use console::{Console, submission_text};
 pub use demand::demand;
+pub(crate) use demand::logical_plan;
 pub use files::packaged;
 pub use locate::{client_of, open_state, state_of};
 pub use prepare::{Prepared, SubmissionSpec, own_name};

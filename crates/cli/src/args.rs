@@ -65,7 +65,7 @@ pub enum Command {
     Demo(DemoArgs),
     /// Run a job until it ends
     #[command(after_help = RUN_HELP)]
-    Run(JobArgs),
+    Run(RunArgs),
     /// List the jobs that come with ardea
     Examples,
     /// Infer the schema of a file of JSON lines, CSV or Parquet, and print it as a Rust struct, a
@@ -300,6 +300,18 @@ pub struct ComponentsArgs {
     pub name: Option<String>,
 }
 
+/// The arguments of `ardea run`.
+#[derive(clap::Args, Debug)]
+pub struct RunArgs {
+    /// Serve the job's web page; the default address is 127.0.0.1:7401, or another free port
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "on")]
+    pub ui: Option<String>,
+    /// The job.
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
 /// The arguments of `ardea plan`.
 #[derive(clap::Args, Debug)]
 pub struct PlanArgs {
@@ -468,7 +480,7 @@ mod tests {
             panic!("not a run")
         };
         assert!(args.global.json);
-        assert_eq!(run.job, ["wc", "--help", "--json"]);
+        assert_eq!(run.job.job, ["wc", "--help", "--json"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::args::{Args, Command, THREADS};
 /// are none. `given` is the command line that was parsed into `args`.
 pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> {
     let (job, own) = match &args.command {
-        Command::Run(args) => args.split(),
+        Command::Run(args) => args.job.split(),
         Command::Plan(args) => args.job.split(),
         _ => return None,
     };
@@ -135,8 +135,8 @@ fn options_of(command: &Command) -> &'static str {
     }
 }
 
-/// Returns true if the option `name`, of ardea or of the command `own_command`, has a value; `None`
-/// if there is no such option.
+/// Returns true if the option `name`, of ardea or of the command `own_command`, has a value as its
+/// next word; `None` if there is no such option.
 fn takes_value(name: &str, own_command: &str) -> Option<bool> {
     let is_named = |arg: &&Arg| match name.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
@@ -152,7 +152,7 @@ fn takes_value(name: &str, own_command: &str) -> Option<bool> {
         .get_arguments()
         .chain(of_jobs)
         .find(is_named)
-        .map(|arg| arg.get_action().takes_values());
+        .map(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set());
     takes.or((name.strip_prefix("--") == Some(THREADS)).then_some(true))
 }
 
@@ -194,6 +194,14 @@ mod tests {
     #[test]
     fn options_of_ardea_are_moved_before_the_jobs_name() {
         for (given, expected) in [
+            (
+                "ardea run wordcount in --ui --quiet",
+                "ardea run --ui --quiet wordcount in",
+            ),
+            (
+                "ardea run wordcount --ui=127.0.0.1:8000 in",
+                "ardea run --ui=127.0.0.1:8000 wordcount in",
+            ),
             (
                 "ardea run wordcount in --threads 2",
                 "ardea run --threads 2 wordcount in",

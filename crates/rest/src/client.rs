@@ -1,6 +1,7 @@
 //! A client of the REST interface.
 
 mod endpoint;
+mod forwarded;
 mod hosts;
 mod log_lines;
 mod maps;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 use endpoint::Endpoint;
+pub(crate) use forwarded::forward_request;
 pub use hosts::OUTCOME_UNKNOWN;
 use hosts::{Hosts, LEADER_CHANGE_TIMEOUT, RequestFailed};
 pub use log_lines::{LogLines, MapChanges};

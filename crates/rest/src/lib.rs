@@ -6,7 +6,8 @@
 //!   [`Maps`]: those about maps only; [`Answer`], [`ClusterError`];
 //! - [`JobSummary`], [`JobDescription`], [`PastJobDescription`], [`Plans`], [`TopView`],
 //!   [`SubmitRequest`] and others: the types of requests and responses, which are JSON on the wire;
-//! - [`ApiError`]: errors on the wire, and [`status_of`];
+//! - [`ClusterEvent`], [`JobEvent`]: streams of live figures;
+//! - [`ProblemDetails`]: error responses; [`ApiError`]: errors within streams; [`status_of`];
 //! - [`Server`], [`ServerConfig`]: the HTTP server in front of a `Cluster`; [`openapi_document`]:
 //!   the description of its interface. Both are generated from one table, `routes`;
 //! - [`Client`]: the client of a server;
@@ -44,6 +45,7 @@ mod server;
 mod checkpoints;
 mod cluster_settings;
 mod display;
+mod events;
 mod host;
 mod job;
 mod job_name;
@@ -52,6 +54,7 @@ mod maps;
 mod metrics;
 mod past_jobs;
 mod plans;
+mod problem_details;
 mod query_number;
 mod settings;
 mod submit;
@@ -72,6 +75,7 @@ pub use checkpoints::{
 pub use client::{Client, LogLines, MapChanges, OUTCOME_UNKNOWN};
 pub use cluster::Cluster;
 pub use cluster_settings::{ClusterSettings, invalid_name_reason, load_tls};
+pub use events::{ClusterEvent, JobEvent, JobEventsQuery};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
     ContainerState, ContainerView, ContainersUpdate, JobDescription, JobSummary, KillQuery,
@@ -94,6 +98,7 @@ pub use past_jobs::{JobEnding, PastJobDescription, PastJobSummary};
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
+pub use problem_details::ProblemDetails;
 pub use result::{Answer, ClusterError, Pending};
 pub use server::{Server, ServerConfig, ServerLimits};
 pub use settings::{CLUSTER_SETTINGS, is_cluster_setting, is_host_setting, with_clusters};

@@ -4,7 +4,8 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::ApiError;
+use crate::ProblemDetails;
+use crate::problem_details::PROBLEM_JSON;
 use crate::routes::{Operation, ROUTES, Route, Success};
 
 /// HTTP statuses of failures that all routes may return.
@@ -23,7 +24,7 @@ pub fn openapi_document() -> Value {
         settings.meta_schema = None;
     });
     let mut generator = SchemaGenerator::new(settings);
-    let fault = generator.subschema_for::<ApiError>();
+    let fault = generator.subschema_for::<ProblemDetails>();
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let operation = operation(route, &mut generator, fault.as_value());
@@ -171,6 +172,10 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
             "A stream of JSON objects, one per line",
             Some(("application/x-ndjson", schema(generator).to_value())),
         ),
+        Success::Events(schema) => (
+            "A stream of server-sent events, each with a JSON object",
+            Some(("text/event-stream", schema(generator).to_value())),
+        ),
         Success::Accepted => ("The command was accepted, and will be carried out", None),
         Success::Document => (
             "An OpenAPI 3.1 document",
@@ -205,7 +210,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
         .chain(route.failures.iter().copied())
         .chain(too_large)
     {
-        let content = json!({ "application/json": { "schema": fault } });
+        let content = json!({ PROBLEM_JSON: { "schema": fault } });
         let mut failure = json!({ "description": meaning(status), "content": content });
         if status == 503 {
             let about = "Seconds until a retry; the request was not carried out";

@@ -4,17 +4,19 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    CheckpointsView, ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary,
-    KillQuery, LogEvent, LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery,
-    MapPutRequest, MapQuery, MapsView, MetricsQuery, MetricsRange, ParallelismUpdate,
-    PastJobDescription, PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView,
-    SavepointRequest, SavepointView, StatesView, SubmitRequest, TopView, UpgradeRequest,
+    CheckpointsView, ClusterEvent, ClusterInfo, ContainersUpdate, HostView, JobDescription,
+    JobEvent, JobEventsQuery, JobSummary, KillQuery, LogEvent, LogQuery, MapEntriesView,
+    MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery, MapsView, MetricsQuery,
+    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
+    TopView, UpgradeRequest,
 };
 
 /// The operation of a route; each operation has exactly one route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
     About,
+    Events,
     Hosts,
     Drain,
     Undrain,
@@ -40,6 +42,7 @@ pub(crate) enum Operation {
     Metrics,
     MetricsRange,
     Top,
+    JobEvents,
     Maps,
     MapEntry,
     MapEntries,
@@ -83,6 +86,8 @@ pub(crate) enum Success {
     Created(SchemaOf),
     /// 200 with a stream of JSON objects, each on a line.
     Lines(SchemaOf),
+    /// 200 with a stream of server-sent events, each with a JSON object.
+    Events(SchemaOf),
     /// 202 without a body: the command was accepted, and will be carried out.
     Accepted,
     /// 200 with an OpenAPI document.
@@ -93,7 +98,7 @@ impl Success {
     /// Returns the HTTP status.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Success::Json(_) | Success::Lines(_) | Success::Document => 200,
+            Success::Json(_) | Success::Lines(_) | Success::Events(_) | Success::Document => 200,
             Success::Created(_) => 201,
             Success::Accepted => 202,
         }
@@ -186,6 +191,16 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::About,
             "describeCluster",
             schema::<ClusterInfo>,
+        )
+    },
+    Route {
+        about: "A stream of the state of the cluster: its jobs and hosts when they change, and their load every second",
+        success: Success::Events(schema::<ClusterEvent>),
+        ..get(
+            "/v1/events",
+            Operation::Events,
+            "followCluster",
+            schema::<ClusterEvent>,
         )
     },
     Route {
@@ -437,6 +452,18 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::Top,
             "getTop",
             schema::<TopView>,
+        )
+    },
+    Route {
+        about: "A stream of the state of a job: its details when they change, and its load every second",
+        query: Some(query::<JobEventsQuery>),
+        success: Success::Events(schema::<JobEvent>),
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/events",
+            Operation::JobEvents,
+            "followJob",
+            schema::<JobEvent>,
         )
     },
     Route {

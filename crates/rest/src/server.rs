@@ -2,11 +2,14 @@
 
 mod bounds;
 mod connections;
+mod events;
+mod forward;
 mod guard;
 mod handlers;
 mod limits;
 mod lines;
 mod maps;
+mod page;
 mod router;
 
 use std::convert::Infallible;

@@ -81,7 +81,7 @@ mod describe;
 mod identity;
 mod logs;
 mod memory_checkpoint_gc;
-mod metrics_view;
+pub(crate) mod metrics_view;
 mod missing_hosts;
 mod offline_jobs;
 mod old_packages;

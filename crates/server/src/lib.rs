@@ -5,6 +5,7 @@
 //! * [`leader`]: the leader of a job, with its state machine and all of its I/O.
 //! * [`daemon`]: the process of a host, which leads jobs, runs containers and serves the REST
 //!   interface.
+//! * [`embedded`]: a job that runs in its own process, for the REST interface.
 //!
 //! # Invariants
 //!
@@ -12,4 +13,5 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod embedded;
 pub mod leader;

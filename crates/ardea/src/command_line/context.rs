@@ -86,7 +86,21 @@ impl Context {
     /// # Errors
     /// As [`Supervisor::run`].
     pub fn run_job(&self, job: impl Job + 'static, node: NodeConfig) -> Result<(), Failure> {
-        let settings = RunSettings::of(&self.settings_with(None)?, node, &self.sinks())?;
+        self.run_job_with_page(job, node, None)
+    }
+
+    /// Like [`run_job`](Self::run_job), with the web page of the job at the address `ui`, if given.
+    ///
+    /// # Errors
+    /// As [`run_job`](Self::run_job).
+    pub fn run_job_with_page(
+        &self,
+        job: impl Job + 'static,
+        node: NodeConfig,
+        ui: Option<&str>,
+    ) -> Result<(), Failure> {
+        let flag = ui.map(|ui| Flag::of_option("--ui", format!("ui={ui}")));
+        let settings = RunSettings::of(&self.settings_with(flag)?, node, &self.sinks())?;
         self.supervisor().run(Arc::new(job), settings)
     }
 

@@ -39,6 +39,9 @@ enum ProgramCommand {
         /// Number of cooperative threads (default: all cores)
         #[arg(long, value_name = "N", value_parser = thread_count)]
         threads: Option<u32>,
+        /// Serve the job's web page; the default address is 127.0.0.1:7401, or another free port
+        #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+        ui: Option<String>,
         #[command(flatten)]
         job: JobArguments,
     },
@@ -230,9 +233,9 @@ fn run<J: Job + 'static>(
         }
     };
     match command {
-        ProgramCommand::Run { threads, job } => {
+        ProgramCommand::Run { threads, ui, job } => {
             let node = context.node_config(threads)?;
-            let outcome = context.run_job(describe(&job.args)?, node);
+            let outcome = context.run_job_with_page(describe(&job.args)?, node, ui.as_deref());
             context.interrupts.release();
             outcome
         }

@@ -34,14 +34,14 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let dag = job.graph(settings.node.threads)?;
     let (shape, below) = (GraphView::of(&dag)?, dag.sinks_below(survival.promised()));
-    drop(dag);
     let is_json = with.json;
     let survival = survival
         .dead_letters(settings.open_dead_letters(job.name())?)
         .on_notice(move |notice| {
             print_notice(MessageKind::Warning, &notice.to_string(), is_json);
         });
-    let sinks = Sinks::start(&settings, job.name(), with.json)?;
+    let sinks = Sinks::start(&settings, job.name(), &dag, with.json)?;
+    drop(dag);
     let node = Node::start(settings.node)?;
     let clock = node.clock().clone();
     let (begun, handles) = channel();

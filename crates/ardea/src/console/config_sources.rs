@@ -30,10 +30,13 @@ pub fn run_schema() -> Schema {
 
 /// Returns the settings of a run in this process, without the tables of clusters.
 pub(crate) fn settings_of_run() -> Schema {
-    Schema::of(NODE_SETTINGS)
+    let schema = Schema::of(NODE_SETTINGS)
         .and(FAULT_TOLERANCE_SETTINGS)
         .and(DEAD_LETTER_SETTINGS)
-        .and(METRICS_SETTINGS)
+        .and(METRICS_SETTINGS);
+    #[cfg(feature = "cluster")]
+    let schema = schema.and(super::page::PAGE_SETTINGS);
+    schema
 }
 
 /// Returns a resolver over the environment and the configuration files: the named file, or else

@@ -6,13 +6,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ardea_core::{Clock, Error, ErrorCode, LatencySnapshot, Result};
+use ardea_core::{Clock, Dag, Error, ErrorCode, LatencySnapshot, Result};
 use ardea_engine::JobHandle;
 use ardea_metrics::{
     Batch, InstanceCounters, Labels, LatencyCounters, MetricsManager, ProcessReading,
 };
 
 use super::failure::{MessageKind, print_notice};
+#[cfg(feature = "cluster")]
+use super::page::Page;
 use super::run_settings::RunSettings;
 
 /// The container label of a run outside a cluster.
@@ -24,27 +26,49 @@ const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// The time limit for sinks to write their last values.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sinks of a job's metrics. They are created before the job runs, so that a failure is an
-/// error of the run.
+/// The sinks of a job's metrics, and its web page. They are created before the job runs, so that a
+/// failure is an error of the run.
 pub(super) struct Sinks {
     manager: MetricsManager,
+    #[cfg(feature = "cluster")]
+    page: Option<Page>,
     process: Labels,
     every: Duration,
     is_json: bool,
 }
 
 impl Sinks {
-    /// Starts the configured sinks; returns `None` if there are none.
+    /// Starts the configured sinks and the page of the job with the graph `dag`; returns `None` if
+    /// there are none.
     ///
     /// # Errors
     /// Errors that prevent creating a sink, such as a port in use.
-    pub(super) fn start(settings: &RunSettings, job: &str, is_json: bool) -> Result<Option<Self>> {
-        if settings.metrics.sinks.trim().is_empty() {
+    pub(super) fn start(
+        settings: &RunSettings,
+        job: &str,
+        dag: &Dag,
+        is_json: bool,
+    ) -> Result<Option<Self>> {
+        #[cfg(feature = "cluster")]
+        let page = settings.page.map(|page| {
+            let graph = (dag, settings.node.threads);
+            Page::start(page, job, graph, is_json)
+        });
+        #[cfg(feature = "cluster")]
+        let (page, has_page) = (page.transpose()?, settings.page.is_some());
+        #[cfg(not(feature = "cluster"))]
+        let (has_page, _) = (false, dag);
+        if settings.metrics.sinks.trim().is_empty() && !has_page {
             return Ok(None);
         }
         let process = Labels::of([("job", job), ("container", CONTAINER)]);
+        let manager = MetricsManager::start(&settings.metrics.sinks, &process, &settings.sinks)?;
+        #[cfg(feature = "cluster")]
+        let manager = with_page(manager, page.as_ref())?;
         Ok(Some(Sinks {
-            manager: MetricsManager::start(&settings.metrics.sinks, &process, &settings.sinks)?,
+            manager,
+            #[cfg(feature = "cluster")]
+            page,
             process,
             every: settings.metrics.every,
             is_json,
@@ -75,6 +99,15 @@ impl Sinks {
             thread: Some(thread),
         })
     }
+}
+
+/// Adds the page to the sinks.
+#[cfg(feature = "cluster")]
+fn with_page(mut manager: MetricsManager, page: Option<&Page>) -> Result<MetricsManager> {
+    if let Some(page) = page {
+        manager.add(page.sink())?;
+    }
+    Ok(manager)
 }
 
 /// A guard: metrics are sent while it lives, and a last time when it is dropped.
@@ -125,6 +158,8 @@ fn measure(
     }
     // A sink that is stuck ends with the process.
     let _ = sinks.manager.close(CLOSE_TIMEOUT);
+    #[cfg(feature = "cluster")]
+    drop(sinks.page);
 }
 
 type LatenciesBefore = BTreeMap<(Arc<str>, u32), LatencySnapshot>;

@@ -11,14 +11,16 @@ use ardea_metrics::{MetricsConfig, MetricsSinks};
 
 use super::{dead_letters, settings_check};
 
-/// The settings of a run in this process: its threads, its guarantee, and the destinations of its
-/// metrics and dead letters.
+/// The settings of a run in this process: its threads, its guarantee, the destinations of its metrics
+/// and dead letters, and its web page.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub(super) node: NodeConfig,
     pub(super) survival: Option<FaultTolerance>,
     pub(super) metrics: MetricsConfig,
     pub(super) sinks: MetricsSinks,
+    #[cfg(feature = "cluster")]
+    pub(super) page: Option<super::page::PageConfig>,
     pub(super) warnings: Vec<String>,
     dead_letters: Option<DeadLetterConfig>,
 }
@@ -44,6 +46,8 @@ impl RunSettings {
             survival,
             metrics: MetricsConfig::from_settings(resolved)?,
             sinks: sinks.clone(),
+            #[cfg(feature = "cluster")]
+            page: super::page::PageConfig::from_settings(resolved)?,
             warnings,
             dead_letters: DeadLetterConfig::from_settings(resolved)?,
         })

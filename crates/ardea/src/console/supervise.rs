@@ -25,13 +25,15 @@ pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs a job without a guarantee until it ends; see [`Supervisor::run`].
 pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Result<(), Failure> {
-    let shape = GraphView::of(&job.graph(settings.node.threads)?)?;
+    let dag = job.graph(settings.node.threads)?;
+    let shape = GraphView::of(&dag)?;
     let name = job.name();
     let config = JobConfig {
         dead_letters: settings.open_dead_letters(name)?,
         ..JobConfig::named(name)
     };
-    let sinks = Sinks::start(&settings, name, with.json)?;
+    let sinks = Sinks::start(&settings, name, &dag, with.json)?;
+    drop(dag);
     let node = Node::start(settings.node)?;
     let job = job.start(&node, config)?;
     let measured = job.clone();

@@ -23,15 +23,8 @@ const DEFAULT_INSTANCES: NonZeroU32 = NonZeroU32::MIN;
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
 pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
-    let (placed, counted) = (colocation_groups(dag)?, equal_parallelism_groups(dag)?);
-    let first_of = |groups: &[Vec<VertexId>], id: VertexId| {
-        let mut groups = groups.iter();
-        let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
-        let first = group.first()?;
-        Some(dag.get(*first).name().to_string())
-    };
+    let counted = equal_parallelism_groups(dag)?;
     let mut demand = JobDemand::new(job);
-    let mut logical = LogicalPlan::default();
     for id in dag.topological_order()? {
         let vertex = dag.get(id);
         let parallelism = vertex.wanted_parallelism().resolve(DEFAULT_INSTANCES);
@@ -54,10 +47,26 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
         if vertex.has_fixed_parallelism() {
             wanted = wanted.attribute(FIXED_INSTANCES_ATTRIBUTE, "true");
         }
-        if let Some(first) = first_of(&counted, id) {
+        if let Some(first) = first_of_group(dag, &counted, id) {
             wanted = wanted.attribute(EQUAL_PARALLELISM_ATTRIBUTE, first);
         }
         demand = demand.vertex(wanted);
+    }
+    logical_plan(dag, DEFAULT_INSTANCES)?.write_into(&mut demand);
+    Ok(demand)
+}
+
+/// Returns the graph of a job for display. `default` is the parallelism of vertices that have none
+/// of their own.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
+pub(crate) fn logical_plan(dag: &Dag, default: NonZeroU32) -> Result<LogicalPlan> {
+    let placed = colocation_groups(dag)?;
+    let mut logical = LogicalPlan::default();
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        let parallelism = vertex.wanted_parallelism().resolve(default);
         logical.vertices.push(LogicalVertex {
             name: vertex.name().to_string(),
             parallelism,
@@ -66,7 +75,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
                 Isolation::Thread => "thread".into(),
                 Isolation::Process => "process".into(),
             },
-            together: first_of(&placed, id),
+            together: first_of_group(dag, &placed, id),
         });
     }
     let name = |id: VertexId| dag.get(id).name().to_string();
@@ -82,8 +91,15 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             latency_us: edge.wanted_latency().map(|it| it.as_micros() as u64),
         })
         .collect();
-    logical.write_into(&mut demand);
-    Ok(demand)
+    Ok(logical)
+}
+
+/// Returns the first vertex of the group of several vertices that contains a vertex.
+fn first_of_group(dag: &Dag, groups: &[Vec<VertexId>], id: VertexId) -> Option<String> {
+    let mut groups = groups.iter();
+    let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
+    let first = group.first()?;
+    Some(dag.get(*first).name().to_string())
 }
 
 fn too_many_vertices(name: &str) -> Error {

@@ -5,12 +5,13 @@ use std::path::Path;
 use ardea::command_line::{ClusterArgs, Context};
 use ardea::console::Failure;
 
-use crate::args::JobArgs;
+use crate::args::RunArgs;
 use crate::commands::examples;
 use crate::{stdout, topology_file};
 
 /// Runs the job, or prints its help if its arguments contain `--help`.
-pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
+pub fn run(run: &RunArgs, context: &Context) -> Result<(), Failure> {
+    let (args, ui) = (&run.job, run.ui.as_deref());
     let (name, rest) = args.split();
     let path = Path::new(name);
     if topology_file::is_one(path) {
@@ -18,16 +19,16 @@ pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
         let config = context.node_config(args.threads)?;
         let cluster = context.cluster(&ClusterArgs::default())?;
         topology_file::check_instances(&topology, &cluster.instances)?;
-        return context.run_job(topology, config);
+        return context.run_job_with_page(topology, config, ui);
     }
-    named(name, rest, args.threads, context)
+    named(name, rest, (args.threads, ui), context)
 }
 
 /// Runs the job of this name.
-pub fn named(
+fn named(
     name: &str,
     args: &[String],
-    threads: Option<u32>,
+    (threads, ui): (Option<u32>, Option<&str>),
     context: &Context,
 ) -> Result<(), Failure> {
     let job = examples::find(name)?;
@@ -36,5 +37,5 @@ pub fn named(
     }
     let config = context.node_config(threads)?;
     let pipeline = (job.build)(args)?;
-    context.run_job(pipeline, config)
+    context.run_job_with_page(pipeline, config, ui)
 }

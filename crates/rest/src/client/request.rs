@@ -308,7 +308,7 @@ impl ApiRequest {
 }
 
 /// Sends a request, and waits for the head of the response.
-async fn send(
+pub(super) async fn send(
     request: HttpRequest<Full<Bytes>>,
     stream: Box<dyn Stream>,
     place: &Endpoint,
@@ -341,12 +341,12 @@ async fn until_hung(place: &Endpoint, (token, tls): Credentials<'_>, patience: D
 }
 
 /// A connection, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Connects to the host. With certificates, an unencrypted connection is refused.
-async fn connect(place: &Endpoint, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
+pub(super) async fn connect(place: &Endpoint, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
     match (place.is_encrypted, tls) {
         (true, None) => {
             let what = format!("{place} requires certificates, and none are configured");

@@ -51,9 +51,9 @@ fn reads_all(method: &Method, uri: &Uri) -> bool {
     *method == Method::POST && ends.iter().any(|end| uri.path().ends_with(end))
 }
 
-/// Returns true if the response is a stream of lines, which may never end.
+/// Returns true if the response is a stream of lines or events, which may never end.
 fn is_followed(method: &Method, uri: &Uri) -> bool {
-    let ends = ["/logs", "/changes"];
+    let ends = ["/logs", "/changes", "/events"];
     *method == Method::GET && ends.iter().any(|end| uri.path().ends_with(end))
 }
 
@@ -158,7 +158,7 @@ fn too_many(most: usize) -> Response {
     let error = Error::new(ErrorCode::LimitReached, what);
     retry_soon(
         &error
-            .hint("try again later, or raise cluster.api_connections: 3/8 of them may follow logs and maps, 1/8 may read state"),
+            .hint("try again later, or raise cluster.api_connections: 3/8 of them may follow logs, maps and events, 1/8 may read state"),
     )
 }
 

@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::ServerConfig;
 use super::handlers::failed;
+use super::{ServerConfig, page};
 use crate::routes::DOCUMENT_PATH;
 
 /// The authentication requirements for a request.
@@ -31,15 +31,15 @@ impl Guard {
     }
 }
 
-/// Passes a request on if it is authenticated, or rejects it. The OpenAPI document is not
-/// protected, because it reveals nothing about the cluster.
+/// Passes a request on if it is authenticated, or rejects it. The web page and the OpenAPI document
+/// are not protected, because they reveal nothing about the cluster.
 pub(super) async fn check(
     State(guard): State<Arc<Guard>>,
     request: Request,
     next: Next,
 ) -> Response {
     let refusal = match &guard.token {
-        _ if request.uri().path() == DOCUMENT_PATH => None,
+        _ if is_public(request.uri().path()) => None,
         Some(token) => check_token(token, request.headers()),
         None if guard.is_member => check_origin(request.headers()),
         None => check_site(request.headers()),
@@ -55,6 +55,10 @@ pub(super) async fn check(
             response
         }
     }
+}
+
+fn is_public(path: &str) -> bool {
+    path == DOCUMENT_PATH || page::is_part_of_page(path)
 }
 
 fn check_token(token: &Token, headers: &HeaderMap) -> Option<Error> {

@@ -16,12 +16,13 @@ use serde::de::DeserializeOwned;
 
 use super::lines::JsonLinesBody;
 use crate::api_error::status_of;
+use crate::problem_details::{PROBLEM_JSON, ProblemDetails};
 use crate::query_number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, ApiError, Cluster, ClusterError, ContainersUpdate, KillQuery, LogEvent, LogQuery,
-    MetricsQuery, ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SubmitRequest,
-    UpgradeRequest, check_job_name,
+    Answer, Cluster, ClusterError, ContainersUpdate, KillQuery, LogEvent, LogQuery, MetricsQuery,
+    ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SubmitRequest, UpgradeRequest,
+    check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -425,8 +426,9 @@ pub(super) fn failed(error: &Error) -> Response {
 }
 
 pub(super) fn failed_with(status: StatusCode, error: &Error) -> Response {
-    let fault = ApiError::from(error);
+    let problem = ProblemDetails::of(status, error);
     // Serialization of strings can't fail.
-    let json = serde_json::to_vec(&fault).unwrap_or_default();
-    (status, [(CONTENT_TYPE, JSON)], json).into_response()
+    let json = serde_json::to_vec(&problem).unwrap_or_default();
+    let kind = HeaderValue::from_static(PROBLEM_JSON);
+    (status, [(CONTENT_TYPE, kind)], json).into_response()
 }

@@ -1,4 +1,4 @@
-//! Response bodies of newline-delimited JSON.
+//! Response bodies of streams of JSON: a line for each object, or a server-sent event.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,17 +15,35 @@ use crate::ApiError;
 /// Maximum number of lines in one frame.
 const MOST_LINES: usize = 256;
 
-/// A response body that streams events as lines. It is dropped when the client disconnects, and the
-/// producer of the events then stops.
+/// The text around each object of a stream.
+#[derive(Clone, Copy)]
+struct Framing {
+    before: &'static [u8],
+    after: &'static [u8],
+}
+
+const LINES: Framing = Framing {
+    before: b"",
+    after: b"\n",
+};
+const SERVER_SENT_EVENTS: Framing = Framing {
+    before: b"data: ",
+    after: b"\n\n",
+};
+
+/// A response body that streams events. It is dropped when the client disconnects, and the producer
+/// of the events then stops.
 pub(super) struct JsonLinesBody<T, E> {
     stream: Receiver<Result<T>>,
+    framing: Framing,
     line: fn(T) -> E,
     fault: fn(ApiError) -> E,
     is_over: bool,
 }
 
 impl<T, E> JsonLinesBody<T, E> {
-    /// Creates a body. `line` converts items, and `fault` converts the error that ends the stream.
+    /// Creates a body of lines. `line` converts items, and `fault` converts the error that ends the
+    /// stream.
     pub(super) fn of(
         stream: Receiver<Result<T>>,
         line: fn(T) -> E,
@@ -33,9 +51,22 @@ impl<T, E> JsonLinesBody<T, E> {
     ) -> Self {
         JsonLinesBody {
             stream,
+            framing: LINES,
             line,
             fault,
             is_over: false,
+        }
+    }
+
+    /// Creates a body of server-sent events; see [`of`](Self::of).
+    pub(super) fn events(
+        stream: Receiver<Result<T>>,
+        line: fn(T) -> E,
+        fault: fn(ApiError) -> E,
+    ) -> Self {
+        JsonLinesBody {
+            framing: SERVER_SENT_EVENTS,
+            ..JsonLinesBody::of(stream, line, fault)
         }
     }
 }
@@ -64,9 +95,10 @@ impl<T, E: Serialize> Body for JsonLinesBody<T, E> {
                     (self.fault)(ApiError::from(&error))
                 }
             };
+            text.extend_from_slice(self.framing.before);
             // Serialization of strings and numbers to memory can't fail.
             let _ = serde_json::to_writer(&mut text, &event);
-            text.push(b'\n');
+            text.extend_from_slice(self.framing.after);
             if self.is_over {
                 break;
             }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use super::handlers::{self, Shared, failed_with};
-use super::{ServerConfig, bounds, guard, maps};
+use super::{ServerConfig, bounds, events, forward, guard, maps, page};
 use crate::Cluster;
 use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
@@ -23,9 +23,14 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
         router = router.route(route.path, method(route.verb, route.operation));
     }
     router
+        .merge(page::routes())
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .with_state(Shared(cluster))
+        .layer(from_fn_with_state(
+            Arc::new(forward::Forwarder::of(config)),
+            forward::forward,
+        ))
         // `receive` enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&all_bounds), bounds::in_time))
@@ -45,6 +50,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
     };
     match operation {
         Operation::About => on(filter, handlers::about),
+        Operation::Events => on(filter, events::cluster),
         Operation::Hosts => on(filter, handlers::hosts),
         Operation::Drain => on(filter, handlers::drain),
         Operation::Undrain => on(filter, handlers::undrain),
@@ -70,6 +76,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Metrics => on(filter, handlers::metrics),
         Operation::MetricsRange => on(filter, handlers::metrics_range),
         Operation::Top => on(filter, handlers::top),
+        Operation::JobEvents => on(filter, events::job),
         Operation::Maps => on(filter, maps::list),
         Operation::MapEntry => on(filter, maps::entry),
         Operation::MapEntries => on(filter, maps::entries),

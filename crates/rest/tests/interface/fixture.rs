@@ -87,6 +87,32 @@ impl Served {
         })
     }
 
+    /// Requests an endless response, and reads until its body contains `text`.
+    pub async fn begin(&self, path: &str, text: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = async {
+            loop {
+                assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "{path}");
+                let so_far = String::from_utf8_lossy(&answer);
+                if let Some((head, body)) = so_far.split_once("\r\n\r\n")
+                    && body.contains(text)
+                {
+                    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+                    return Answer {
+                        status,
+                        head: head.to_string(),
+                        body: body.to_string(),
+                    };
+                }
+            }
+        };
+        let read = timeout(TIMEOUT, read).await;
+        read.unwrap_or_else(|_| panic!("{path} does not contain {text}"))
+    }
+
     /// Sends a valid request, with additional header lines.
     pub async fn ask(&self, method: &str, path: &str, head: &str, body: &str) -> Answer {
         let text = format!(

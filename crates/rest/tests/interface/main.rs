@@ -2,7 +2,10 @@
 
 mod client;
 mod document;
+mod events;
 mod failover;
 mod fixture;
+mod forwarding;
 mod hostile;
+mod page;
 mod safe_by_default;

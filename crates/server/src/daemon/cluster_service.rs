@@ -27,9 +27,9 @@ use ardea_metrics::History;
 use ardea_network::tls::Tls;
 use ardea_rest::{
     Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, HostView,
-    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps, MetricsQuery, MetricsRange,
-    OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans,
-    RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
+    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, LogicalPlan, Maps, MetricsQuery,
+    MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
     SubmitRequest, TopView, UpgradeRequest, no_such_container,
 };
 use ardea_scheduler::{Drains, Schedulers};
@@ -567,7 +567,9 @@ impl Cluster for ClusterService {
         Box::pin(async move {
             let desk = self.desk(job).await?;
             let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-            Ok(metrics.ask(|history| metrics_view::top(history, &view, now_ms())))
+            let edges = LogicalPlan::of(&view.demand).edges;
+            let top = |history: &_| metrics_view::top(history, &view.description, &edges, now_ms());
+            Ok(metrics.ask(top))
         })
     }
 }

@@ -4,13 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::leader::JobView;
 use ardea_coordination::packing::{ContainerId, InstanceId};
 use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, History, Labels, Resolution, Selector};
 use ardea_rest::{
-    ContainerTop, LogicalEdge, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, PointView,
+    ContainerTop, JobDescription, LogicalEdge, MessagesTop, MetricsQuery, MetricsRange, PointView,
     ProblemView, RangeQuery, SampleKind, SampleView, SeriesView, StateTop, TopView, VertexTop,
     VertexView,
 };
@@ -178,14 +177,18 @@ pub(crate) fn transports(history: &History, container: ContainerId) -> BTreeMap<
     transports.collect()
 }
 
-/// Returns the current load of the job.
-pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
-    let job = &view.description;
+/// Returns the current load of the job with this graph.
+pub(crate) fn top(
+    history: &History,
+    job: &JobDescription,
+    edges: &[LogicalEdge],
+    now_ms: u64,
+) -> TopView {
     let vertices = job.vertices.iter();
     let mut vertices: Vec<VertexTop> = vertices
         .map(|vertex| vertex_top(history, &job.problems, vertex, now_ms))
         .collect();
-    note_waits(&mut vertices, &LogicalPlan::of(&view.demand).edges);
+    note_waits(&mut vertices, edges);
     let containers = job.containers.iter().map(|container| {
         let id = container.id.to_string();
         let of =
@@ -201,7 +204,7 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
         }
     });
     TopView {
-        job: view.job.name.clone(),
+        job: job.summary.name.clone(),
         phase: job.summary.phase,
         at_ms: now_ms,
         vertices,

@@ -105,14 +105,16 @@ class Pipeline:
         dead_letters: Optional[str] = None,
         settings: Optional[Mapping[str, Any]] = None,
         quiet: Optional[bool] = None,
+        ui: Union[str, bool, None] = None,
     ) -> Outcome:
         """Runs the job in this process until it ends.
 
         ``guarantee`` is ``"exactly-once"`` or ``"at-least-once"``; checkpoints then stand in the
         folder ``checkpoints``, from which the next run continues. ``dead_letters`` is a file for
         the records that could not be processed. ``settings`` are further ones, by their names in
-        ``docs/tuning.md``. Progress and a summary are shown on standard error if it is a terminal,
-        unless ``quiet`` says otherwise.
+        ``docs/tuning.md``. ``ui`` is the address of the job's web page, such as
+        ``"127.0.0.1:7401"``; with ``True`` it is that one, or another free port. Progress and a
+        summary are shown on standard error if it is a terminal, unless ``quiet`` says otherwise.
 
         In a script, the first word of the command line may be a command: ``python job.py submit``
         submits the job to a cluster, and the process then ends. See ``docs/python.md``.
@@ -126,7 +128,7 @@ class Pipeline:
             processes.serve(self._plan)
         if self._plan.has_processes():
             self._plan.words = processes.words(module, commands.arguments())
-        flags = run_flags(threads, guarantee, checkpoints, dead_letters, settings)
+        flags = run_flags(threads, guarantee, checkpoints, dead_letters, settings, ui)
         if commands.has_command(module):
             commands.main(self._plan, flags)
         if quiet is None:
@@ -156,6 +158,7 @@ def run_flags(
     checkpoints: Optional[str],
     dead_letters: Optional[str],
     settings: Optional[Mapping[str, Any]],
+    ui: Union[str, bool, None] = None,
 ) -> List[str]:
     """Returns the settings of a run as ``KEY=VALUE``."""
     given = {
@@ -163,6 +166,7 @@ def run_flags(
         "guarantee": guarantee,
         "checkpoints.folder": checkpoints,
         "dead_letters": dead_letters,
+        "ui": "on" if ui is True else ui or None,
         **(settings or {}),
     }
     return [f"{key}={_setting(value)}" for key, value in given.items() if value is not None]

@@ -130,13 +130,14 @@ class TopologyBuilder:
         dead_letters: Optional[str] = None,
         settings: Optional[Mapping[str, Any]] = None,
         quiet: Optional[bool] = None,
+        ui: Union[str, bool, None] = None,
     ) -> Outcome:
         """Runs the topology in this process until all spouts are done.
 
         The parameters are those of ``Pipeline.run``, and so are the commands of a script such as
         ``python job.py submit``. The process of a component runs the script up to this call.
         """
-        flags = run_flags(threads, guarantee, checkpoints, dead_letters, settings)
+        flags = run_flags(threads, guarantee, checkpoints, dead_letters, settings, ui)
         module = sys._getframe(1).f_globals.get("__name__", "")
         served = processes.served_component()
         if served is not None:
