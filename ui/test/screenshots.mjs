@@ -18,15 +18,14 @@ try {
   await new Promise((done) => setTimeout(done, FILL_MS));
   await shoot("page-jobs", "#/jobs");
   await shoot("page-graph", "#/jobs/clicks/graph?step=counts");
-  await shoot("page-flights", "#/jobs/flights/graph", { colorScheme: "dark" });
   await shoot("page-latency", "#/jobs/word-count/latency");
 } finally {
   await browser.close();
   await cluster.stop();
 }
 
-async function shoot(name, fragment, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 780 }, ...options });
+async function shoot(name, fragment) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 780 } });
   const page = await context.newPage();
   await page.goto(`${cluster.url}/ui/${fragment}`);
   await page.waitForTimeout(6_000);

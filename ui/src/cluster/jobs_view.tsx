@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { ClusterEvent, HostView, JobSummary, PastJobSummary, TopView } from "../api/types";
 import { get, segment } from "../api/client";
-import { ConnectionBar, Empty, ErrorBox, Loading, Meter, Name, PhaseBadge, busyTone } from "../components/basics";
+import { ConnectionBar, Empty, ErrorBox, Loading, Meter, Name, PhaseBadge, Scroll, busyTone } from "../components/basics";
 import { ActionDialog, type Action } from "../components/dialog";
 import { ms, plural, rate, seconds, shortened, time } from "../format";
 import { jobActions } from "../job/actions";
@@ -114,7 +114,7 @@ interface TableProps {
 function JobTable(props: TableProps & { jobs: JobSummary[]; loads: Map<string, TopView> }) {
   const now = useNow();
   return (
-    <div class="scroll">
+    <Scroll>
       <table class="jobs">
         <thead>
           <tr>
@@ -155,7 +155,7 @@ function JobTable(props: TableProps & { jobs: JobSummary[]; loads: Map<string, T
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 
@@ -243,7 +243,7 @@ function PastJobs({ past }: { past: PastJobSummary[] }) {
   return (
     <section>
       <h2>Ended</h2>
-      <div class="scroll">
+      <Scroll>
         <table>
           <thead>
             <tr>
@@ -276,7 +276,7 @@ function PastJobs({ past }: { past: PastJobSummary[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {last > 0 && <Pages page={page} last={last} onPage={setPage} />}
       <p class="hint">{plural(past.length, "ended job")} recorded</p>
     </section>

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { command, RequestError, segment, type Query } from "../api/client";
 import type { MapEntriesView, MapsView as MapsList } from "../api/types";
-import { Empty, ErrorBox, Loading, Name } from "../components/basics";
+import { Empty, ErrorBox, Loading, Name, Scroll } from "../components/basics";
 import { ActionDialog, type Action } from "../components/dialog";
 import { bytes, plural, shortened } from "../format";
 import { useResource } from "../live";
@@ -32,7 +32,7 @@ export function MapsView({ map }: { map: string | null }) {
       )}
       {maps.data !== null && maps.data.maps.length > 0 && (
         <>
-          <div class="scroll">
+          <Scroll>
             <table>
               <thead>
                 <tr>
@@ -75,7 +75,7 @@ export function MapsView({ map }: { map: string | null }) {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
           <p class="hint">
             At most {bytes(maps.data.limit_bytes)} a host, on {plural(maps.data.hosts, "host")}
             {maps.data.unsettled_partitions > 0 && `; ${maps.data.unsettled_partitions} partitions lack backups: stop no host`}
@@ -127,7 +127,7 @@ function Entries({ map, turn, onAction }: { map: string; turn: number; onAction:
       {entries.data === null && entries.error === null && <Loading what="the entries" />}
       {entries.data?.entries.length === 0 && <Empty>No entry matches.</Empty>}
       {entries.data !== null && entries.data.entries.length > 0 && (
-        <div class="scroll">
+        <Scroll>
           <table>
             <thead>
               <tr>
@@ -159,7 +159,7 @@ function Entries({ map, turn, onAction }: { map: string; turn: number; onAction:
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
       {entries.data?.more === true && limit < MOST && (
         <button type="button" onClick={() => setQuery({ ...query, limit: Math.min(limit * 4, MOST) })}>

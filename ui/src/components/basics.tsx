@@ -1,10 +1,11 @@
 // Small parts of all views.
 
 import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
 import type { RequestError } from "../api/client";
 import type { Phase } from "../api/types";
 import { percent, shortened } from "../format";
-import type { Connection } from "../live";
+import { type Connection, useSize } from "../live";
 
 /** A name from outside: isolated from the direction of the surrounding text, and never wider than its place. */
 export function Name({ text, most = 200 }: { text: string; most?: number }) {
@@ -102,6 +103,18 @@ export function ConnectionBar({ connection }: { connection: Connection }) {
           <strong>No connection.</strong> {connection.error.message}. The figures are those of before; trying again …
         </p>
       )}
+    </div>
+  );
+}
+
+/** A wide table, which is scrolled within its place. With the keyboard too, if there is need. */
+export function Scroll({ children }: { children: ComponentChildren }) {
+  const place = useRef<HTMLDivElement>(null);
+  const { width } = useSize(place);
+  const isCut = width > 0 && (place.current?.scrollWidth ?? 0) > width;
+  return (
+    <div class="scroll" ref={place} {...(isCut ? { tabIndex: 0, role: "group", "aria-label": "table" } : {})}>
+      {children}
     </div>
   );
 }

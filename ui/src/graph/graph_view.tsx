@@ -143,17 +143,14 @@ function Node(props: {
   };
   const inner = NODE.width - 24;
   const tone = load?.is_failing === true ? "bad" : busyTone(busy);
-  const about =
-    `${shortened(name, 200)}: ${props.parallelism} instances, reads ${rate(load?.records_in_per_s)}, ` +
-    `writes ${rate(load?.records_out_per_s)}, busy ${percent(busy)}, blocked ${percent(blocked)}` +
-    (isSlow ? ", slow step" : "");
+  const about = `busy ${percent(busy)}, blocked ${percent(blocked)}${isSlow ? ", holds the job up" : ""}`;
   return (
     <g
       class={`node ${tone}${isSlow ? " slow" : ""}${props.isSelected ? " selected" : ""}`}
       transform={`translate(${at.x - NODE.width / 2} ${at.y - NODE.height / 2})`}
       role="button"
-      tabIndex={0}
-      aria-label={about}
+      tabindex={0}
+      aria-description={about}
       aria-pressed={props.isSelected}
       data-step={name}
       onClick={props.onSelect}
@@ -161,7 +158,7 @@ function Node(props: {
     >
       <rect class="box" width={NODE.width} height={NODE.height} rx="9" />
       <text class="title" x="12" y="21">
-        {shortened(name, 20)}
+        {shortened(name, 18)}
       </text>
       <text class="count" x={NODE.width - 12} y="21" text-anchor="end">
         ×{props.parallelism}

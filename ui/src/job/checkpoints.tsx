@@ -2,7 +2,7 @@
 
 import { segment } from "../api/client";
 import type { CheckpointsView, JobDescription, MetricsRange } from "../api/types";
-import { Badge, Empty, ErrorBox, Figure, Loading, Name } from "../components/basics";
+import { Badge, Empty, ErrorBox, Figure, Loading, Name, Scroll } from "../components/basics";
 import { Chart } from "../components/chart";
 import type { Action } from "../components/dialog";
 import { bytes, ms, seconds, shortened } from "../format";
@@ -75,7 +75,7 @@ function List({ job, onAction }: { job: JobDescription; onAction: (action: Actio
       <p class="hint">
         in <Name text={list.data.folder} most={120} />
       </p>
-      <div class="scroll">
+      <Scroll>
         <table>
           <thead>
             <tr>
@@ -137,7 +137,7 @@ function List({ job, onAction }: { job: JobDescription; onAction: (action: Actio
             })}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {latest.length === 0 && <p class="hint">No checkpoint is complete yet.</p>}
     </>
   );

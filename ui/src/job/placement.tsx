@@ -2,7 +2,7 @@
 
 import { segment } from "../api/client";
 import type { ContainerView, JobDescription, MetricsRange, PhysicalContainer, Plans, TopView } from "../api/types";
-import { Badge, Loading, Name } from "../components/basics";
+import { Badge, Loading, Name, Scroll } from "../components/basics";
 import type { Action } from "../components/dialog";
 import { bytes, shortened, time } from "../format";
 import { useNow, useResource } from "../live";
@@ -124,7 +124,7 @@ function Traffic({ job }: { job: JobDescription }) {
   return (
     <>
       <h2>Traffic between containers</h2>
-      <div class="scroll">
+      <Scroll>
         <table class="matrix">
           <thead>
             <tr>
@@ -143,7 +143,7 @@ function Traffic({ job }: { job: JobDescription }) {
                 {ids.map((to) => {
                   const value = rates.get(`${from} ${to}`);
                   const transport = job.containers.find((it) => it.id === from)?.transports[String(to)];
-                  const weight = value === undefined ? 0 : Math.round((value / most) * 70);
+                  const weight = value === undefined ? 0 : Math.round((value / most) * 28);
                   return (
                     <td key={to} style={{ background: `color-mix(in srgb, var(--info) ${weight}%, transparent)` }} title={transport ?? ""}>
                       {value === undefined ? "" : `${bytes(value)}/s`}
@@ -155,7 +155,7 @@ function Traffic({ job }: { job: JobDescription }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </>
   );
 }

@@ -1,7 +1,7 @@
 // The program and the settings of a job.
 
 import type { JobDescription } from "../api/types";
-import { Name } from "../components/basics";
+import { Name, Scroll } from "../components/basics";
 
 export function Settings({ job }: { job: JobDescription }) {
   const settings = Object.entries(job.settings).sort(([one], [other]) => one.localeCompare(other));
@@ -29,7 +29,7 @@ export function Settings({ job }: { job: JobDescription }) {
 
 function Table({ caption, rows }: { caption: string; rows: [string, string][] }) {
   return (
-    <div class="scroll">
+    <Scroll>
       <table class="pairs">
         <caption class="hidden">{caption}</caption>
         <tbody>
@@ -43,6 +43,6 @@ function Table({ caption, rows }: { caption: string; rows: [string, string][] })
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

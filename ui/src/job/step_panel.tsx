@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { JobDescription, TopView } from "../api/types";
-import { Figure, Meter, Name, busyTone } from "../components/basics";
+import { Figure, Meter, Name, Scroll, busyTone } from "../components/basics";
 import { bytes, percent, rate, seconds, short, shortened, time } from "../format";
 import { type InstanceFigures, instances, type Samples, skewOf, type SlowStep, watermarkHolder } from "./figures";
 
@@ -76,7 +76,7 @@ export function StepPanel(props: {
 }
 
 function cpuNote(busy: number | null, cpu: number | null): string {
-  return busy !== null && cpu !== null && busy - cpu > 0.15 ? ` ${percent(cpu)} on a processor` : "";
+  return busy !== null && cpu !== null && busy - cpu > 0.15 ? ` ${percent(cpu)} cpu` : "";
 }
 
 /** What is conspicuous about the step, in words. */
@@ -126,7 +126,7 @@ function Instances({ figures, count }: { figures: InstanceFigures[]; count: numb
   return (
     <section>
       <h3>Instances ({count})</h3>
-      <div class="scroll">
+      <Scroll>
         <table class="dense">
           <thead>
             <tr>
@@ -192,7 +192,7 @@ function Instances({ figures, count }: { figures: InstanceFigures[]; count: numb
             )}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {!isAll && figures.length > SHOWN && (
         <button type="button" onClick={() => setAll(true)}>
           Show all {figures.length}

@@ -1,7 +1,7 @@
 // The steps of a job as a table: the same figures as the graph.
 
 import type { JobDescription, TopView } from "../api/types";
-import { Meter, Name, busyTone } from "../components/basics";
+import { Meter, Name, Scroll, busyTone } from "../components/basics";
 import { bytes, percent, rate, seconds } from "../format";
 import { jobLink } from "../route";
 import type { SlowStep } from "./figures";
@@ -12,7 +12,7 @@ export function Steps(props: { name: string; top: TopView | null; job: JobDescri
   return (
     <section>
       <h2>Steps</h2>
-      <div class="scroll">
+      <Scroll>
         <table>
           <thead>
             <tr>
@@ -81,7 +81,7 @@ export function Steps(props: { name: string; top: TopView | null; job: JobDescri
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </section>
   );
 }

@@ -1,8 +1,6 @@
 //! Tests of the streams of server-sent events.
 
-use std::num::NonZeroU32;
-
-use ardea_rest::{ClusterEvent, JobEvent};
+use ardea_rest::{ClusterEvent, ContainersUpdate, JobEvent};
 
 use crate::fixture::{Answer, serve_word_count};
 
@@ -44,10 +42,10 @@ async fn a_change_of_a_job_is_an_event() {
     let path = "/v1/jobs/word-count/events";
     let before = served.begin(path, "top").await;
     assert!(before.body.contains(r#""container_count":2"#), "{before:?}");
-    let three = NonZeroU32::new(3).unwrap();
+    let three = ContainersUpdate { containers: 3 };
     let (after, changed) = tokio::join!(
         served.begin(path, r#""container_count":3"#),
-        served.client(None).rescale("word-count", three),
+        served.client(None).rescale("word-count", &three),
     );
     changed.unwrap();
     assert_eq!(after.status, 200);
