@@ -9,7 +9,8 @@
 //! * `progress` and `status_line` show the line of a running job, from `graph_view` and `rates`;
 //! * `config_sources` reads settings, `settings_check` validates them, `run_settings` holds those
 //!   of a run;
-//! * `measuring` sends metrics to sinks, `page` serves the web page; `dead_letters` opens the file or topic of dead letters;
+//! * `measuring` sends metrics to sinks, `page` serves the web page; `dead_letters` opens the file
+//!   or topic of dead letters;
 //! * `summary` describes the job at its end, `failure` and `error_report` its errors and exit code;
 //! * `format_number` formats numbers, `columns` tables; `stdout` prints results, `words` reads
 //!   arguments.

@@ -208,7 +208,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 65_536,
         },
         default: "256",
-        about: "the most connections of a host's interface at a time; beyond it, the one that has waited longest for its client is closed, and half of them may be used by long-running responses: 3/8 for followed logs and maps, 1/8 for savepoints and checks of checkpoints",
+        about: "the most connections of a host's interface at a time; beyond it, the one that has waited longest for its client is closed, and half of them may be used by long-running responses: 3/8 for followed logs, maps and events, 1/8 for savepoints and checks of checkpoints",
         trades: "more serves more clients at a time, less uses less memory and fewer open files",
     },
     Setting {

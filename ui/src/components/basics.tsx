@@ -1,11 +1,11 @@
 // Small parts of all views.
 
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { RequestError } from "../api/client";
 import type { Phase } from "../api/types";
 import { percent, shortened } from "../format";
-import { type Connection, useSize } from "../live";
+import type { Connection } from "../live";
 
 /** A name from outside: isolated from the direction of the surrounding text, and never wider than its place. */
 export function Name({ text, most = 200 }: { text: string; most?: number }) {
@@ -110,8 +110,15 @@ export function ConnectionBar({ connection }: { connection: Connection }) {
 /** A wide table, which is scrolled within its place. With the keyboard too, if there is need. */
 export function Scroll({ children }: { children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
-  const { width } = useSize(place);
-  const isCut = width > 0 && (place.current?.scrollWidth ?? 0) > width;
+  const [isCut, setCut] = useState(false);
+  useEffect(() => {
+    const element = place.current;
+    if (element === null) return undefined;
+    const observer = new ResizeObserver(() => setCut(element.scrollWidth > element.clientWidth));
+    observer.observe(element);
+    if (element.firstElementChild !== null) observer.observe(element.firstElementChild);
+    return () => observer.disconnect();
+  }, []);
   return (
     <div class="scroll" ref={place} {...(isCut ? { tabIndex: 0, role: "group", "aria-label": "table" } : {})}>
       {children}

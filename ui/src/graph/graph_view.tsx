@@ -1,5 +1,6 @@
 // The graph of a job: laid out, zoomed, coloured by load.
 
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LogicalEdge, Plans, TopView, VertexTop } from "../api/types";
 import { busyTone } from "../components/basics";
@@ -14,6 +15,8 @@ const MAX_SCALE = 2.5;
 /** Least scale of the first view, at which names can be read. */
 const READABLE = 0.55;
 const STEP = 1.25;
+/** Scale below which only names and colours are shown. */
+const FAR = 0.4;
 
 interface View {
   scale: number;
@@ -32,13 +35,20 @@ export function GraphView(props: {
   const frame = useRef<HTMLDivElement>(null);
   const size = useSize(frame);
   const edges = plans.logical.edges;
-  const isVertical = size.width > 0 && wantsVertical(plans, size);
+  const isVertical = useMemo(() => size.width > 0 && wantsVertical(plans, size), [plans, size]);
   const placed = useMemo(() => layoutOf(plans, isVertical), [plans, isVertical]);
   const focus = slow[0]?.step.vertex ?? null;
   const zoom = useZoom(frame, size, placed, focus);
   const load = loadOf(top);
+  const parallelism = new Map(plans.logical.vertices.map((it) => [it.name, it.parallelism]));
   const slowNames = new Set(slow.map((it) => it.step.vertex));
   const isReady = size.width > 0;
+  const { view } = zoom;
+  const isShown = (point: Point, margin: number) => {
+    const [x, y] = [point.x * view.scale + view.x, point.y * view.scale + view.y];
+    const around = margin * view.scale;
+    return x > -around && y > -around && x < size.width + around && y < size.height + around;
+  };
   return (
     <div class="graph" ref={frame}>
       <svg role="group" aria-label="graph of the job" width="100%" height="100%">
@@ -48,21 +58,27 @@ export function GraphView(props: {
           </marker>
         </defs>
         {isReady && (
-          <g transform={`translate(${zoom.view.x} ${zoom.view.y}) scale(${zoom.view.scale})`}>
+          <g
+            class={view.scale < FAR ? "far" : ""}
+            transform={`translate(${view.x} ${view.y}) scale(${view.scale})`}
+          >
             {placed.edges.map(({ edge, points }) => (
-              <Edge key={edgeKey(edge)} edge={edge} points={points} isVertical={isVertical} edges={edges} load={load} />
+              <Still key={edgeKey(edge)} isMoving={points.some((point) => isShown(point, NODE.width * 2))}>
+                <Edge edge={edge} points={points} isVertical={isVertical} edges={edges} load={load} />
+              </Still>
             ))}
             {placed.nodes.map((node) => (
-              <Node
-                key={node.name}
-                name={node.name}
-                at={node}
-                load={load.get(node.name) ?? null}
-                parallelism={plans.logical.vertices.find((it) => it.name === node.name)?.parallelism ?? 0}
-                isSlow={slowNames.has(node.name)}
-                isSelected={props.selected === node.name}
-                onSelect={() => props.onSelect(node.name)}
-              />
+              <Still key={node.name} isMoving={isShown(node, NODE.width)}>
+                <Node
+                  name={node.name}
+                  at={node}
+                  load={load.get(node.name) ?? null}
+                  parallelism={parallelism.get(node.name) ?? 0}
+                  isSlow={slowNames.has(node.name)}
+                  isSelected={props.selected === node.name}
+                  onSelect={() => props.onSelect(node.name)}
+                />
+              </Still>
             ))}
           </g>
         )}
@@ -81,6 +97,17 @@ export function GraphView(props: {
       <Legend />
     </div>
   );
+}
+
+/** A part that is drawn anew only while it is within the frame: graphs may have many steps. */
+class Still extends Component<{ isMoving: boolean; children: ComponentChildren }> {
+  override shouldComponentUpdate(next: { isMoving: boolean }): boolean {
+    return next.isMoving;
+  }
+
+  override render() {
+    return this.props.children;
+  }
 }
 
 function Legend() {

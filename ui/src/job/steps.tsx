@@ -10,7 +10,7 @@ export function Steps(props: { name: string; top: TopView | null; job: JobDescri
   const slow = new Set(props.slow.map((it) => it.step.vertex));
   const rows = props.top?.vertices ?? [];
   return (
-    <section>
+    <section class="steps">
       <h2>Steps</h2>
       <Scroll>
         <table>

@@ -11,8 +11,8 @@ use ardea_metrics::{MetricsConfig, MetricsSinks};
 
 use super::{dead_letters, settings_check};
 
-/// The settings of a run in this process: its threads, its guarantee, the destinations of its metrics
-/// and dead letters, and its web page.
+/// The settings of a run in this process: its threads, its guarantee, the destinations of its
+/// metrics and dead letters, and its web page.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub(super) node: NodeConfig,

@@ -20,29 +20,29 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A file of the page.
-struct Asset {
+struct PageFile {
     path: &'static str,
     kind: &'static str,
     content: &'static [u8],
 }
 
-const ASSETS: [Asset; 4] = [
-    Asset {
+const FILES: [PageFile; 4] = [
+    PageFile {
         path: "/ui/",
         kind: "text/html; charset=utf-8",
         content: include_bytes!("../../page/index.html"),
     },
-    Asset {
+    PageFile {
         path: "/ui/app.js",
         kind: "text/javascript; charset=utf-8",
         content: include_bytes!("../../page/app.js"),
     },
-    Asset {
+    PageFile {
         path: "/ui/style.css",
         kind: "text/css; charset=utf-8",
         content: include_bytes!("../../page/style.css"),
     },
-    Asset {
+    PageFile {
         path: "/ui/icon.svg",
         kind: "image/svg+xml",
         content: include_bytes!("../../page/icon.svg"),
@@ -55,27 +55,27 @@ struct Encoded {
     tag: String,
 }
 
-static ENCODED: LazyLock<[Encoded; ASSETS.len()]> =
-    LazyLock::new(|| std::array::from_fn(|index| encoded(&ASSETS[index])));
+static ENCODED: LazyLock<[Encoded; FILES.len()]> =
+    LazyLock::new(|| std::array::from_fn(|index| encoded(&FILES[index])));
 
 /// Returns true if the path is that of a file of the page, or leads there.
 pub(super) fn is_part_of_page(path: &str) -> bool {
-    matches!(path, "/" | "/ui") || ASSETS.iter().any(|asset| asset.path == path)
+    matches!(path, "/" | "/ui") || FILES.iter().any(|file| file.path == path)
 }
 
 /// Returns the routes of the page.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let mut router = Router::new();
-    for (index, asset) in ASSETS.iter().enumerate() {
+    for (index, file) in FILES.iter().enumerate() {
         let serve = move |headers: HeaderMap| async move { response(index, &headers) };
-        router = router.route(asset.path, get(serve));
+        router = router.route(file.path, get(serve));
     }
     let to_page = || async { (StatusCode::FOUND, [(LOCATION, "ui/")]) };
     router.route("/", get(to_page)).route("/ui", get(to_page))
 }
 
 fn response(index: usize, headers: &HeaderMap) -> Response {
-    let (asset, encoded) = (&ASSETS[index], &ENCODED[index]);
+    let (file, encoded) = (&FILES[index], &ENCODED[index]);
     let mut response = match value(headers, IF_NONE_MATCH) {
         Some(tags) if tags.split(',').any(|tag| tag.trim() == encoded.tag) => {
             StatusCode::NOT_MODIFIED.into_response()
@@ -84,11 +84,11 @@ fn response(index: usize, headers: &HeaderMap) -> Response {
             Some(gzip) if accepts_gzip(headers) => {
                 ([(CONTENT_ENCODING, "gzip")], gzip.as_slice()).into_response()
             }
-            _ => asset.content.into_response(),
+            _ => file.content.into_response(),
         },
     };
     let fixed = [
-        (CONTENT_TYPE, asset.kind),
+        (CONTENT_TYPE, file.kind),
         // A browser asks for each file whether it has changed, because its name is fixed.
         (CACHE_CONTROL, "no-cache"),
         (VARY, "accept-encoding"),
@@ -118,12 +118,12 @@ fn value(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn encoded(asset: &Asset) -> Encoded {
+fn encoded(file: &PageFile) -> Encoded {
     let mut hasher = DefaultHasher::new();
-    asset.content.hash(&mut hasher);
+    file.content.hash(&mut hasher);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory can't fail; without a result the file is sent as it is.
-    let written = encoder.write_all(asset.content);
+    let written = encoder.write_all(file.content);
     Encoded {
         gzip: written.and_then(|()| encoder.finish()).ok(),
         tag: format!("\"{:016x}\"", hasher.finish()),
@@ -141,12 +141,12 @@ mod tests {
             .map(|it| it.gzip.as_ref().map_or(0, Vec::len));
         let total: usize = sizes.sum();
         assert!(total < 80_000, "{total} bytes");
-        for asset in &ASSETS {
-            let text = std::str::from_utf8(asset.content).unwrap();
+        for file in &FILES {
+            let text = std::str::from_utf8(file.content).unwrap();
             for (at, _) in text.match_indices("://") {
                 let rest = &text[at..(at + 20).min(text.len())];
                 // The names of XML's namespaces are no addresses.
-                assert!(rest.starts_with("://www.w3.org/"), "{}: {rest}", asset.path);
+                assert!(rest.starts_with("://www.w3.org/"), "{}: {rest}", file.path);
             }
         }
     }
