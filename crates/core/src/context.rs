@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::{
-    Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, Origins, StateBackend, StateRegistry,
-    Waker,
+    Clock, DeadLetters, Epoch, FailureReports, Guarantee, InstanceMetrics, Origins, StateBackend,
+    StateRegistry, Waker,
 };
 
 /// Default number of records per chunk. Large enough to amortize one dynamic call per chunk, small
@@ -220,6 +220,8 @@ pub struct InstanceContext {
     pub local: Option<Arc<dyn StateBackend>>,
     /// The states that the operator has opened, which its snapshots must contain.
     pub state_registry: Arc<StateRegistry>,
+    /// The destination of failures that the instance handles itself.
+    pub failures: FailureReports,
 }
 
 impl InstanceContext {
@@ -240,6 +242,7 @@ impl InstanceContext {
             guarantee: Guarantee::None,
             local: None,
             state_registry: Arc::default(),
+            failures: FailureReports::default(),
         }
     }
 }

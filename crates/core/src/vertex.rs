@@ -123,6 +123,7 @@ pub struct Vertex {
     has_generated_name: bool,
     nondeterminism: Option<Arc<str>>,
     is_repeatable: bool,
+    starts_processes: bool,
 }
 
 impl Vertex {
@@ -139,6 +140,7 @@ impl Vertex {
             has_generated_name: false,
             nondeterminism: None,
             is_repeatable: false,
+            starts_processes: false,
         }
     }
 
@@ -172,6 +174,18 @@ impl Vertex {
     pub fn nondeterministic(mut self, reason: impl Into<Arc<str>>) -> Self {
         self.nondeterminism = Some(reason.into());
         self
+    }
+
+    /// Sets whether the processors of this vertex start the processes of their instances
+    /// themselves, so that the runtime starts none for [`Isolation::Process`].
+    pub fn starts_processes(mut self, starts_processes: bool) -> Self {
+        self.starts_processes = starts_processes;
+        self
+    }
+
+    /// Returns true if the runtime has to start a process for each instance on a cluster.
+    pub fn needs_processes(&self) -> bool {
+        self.isolation == Isolation::Process && !self.starts_processes
     }
 
     /// Returns the reason why the output does not follow from the inputs alone, if declared.

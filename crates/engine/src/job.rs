@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Clock, DeadLetters, Epoch, Error, ErrorCode, Guarantee, InstanceMetrics, JobSignals,
-    MetricsSnapshot, Origins, Result, Waker,
+    Clock, DeadLetters, Epoch, Error, ErrorCode, FailureReports, Guarantee, Instance,
+    InstanceMetrics, JobSignals, MetricsSnapshot, Origins, Result, Waker,
 };
 
 use crate::channels::control_queue::{Change, ControlQueue};
@@ -16,7 +16,7 @@ use crate::executor::worker_shared::TaskletWaker;
 use crate::micro_batch::BatchClock;
 use crate::panics::quietly;
 use crate::snapshotting::{EpochOutcome, SnapshotIo};
-use crate::{ExecutionPlan, JobConfig};
+use crate::{ExecutionPlan, JobConfig, OnInstanceFailure};
 
 #[cfg(not(loom))]
 mod interrupts;
@@ -50,6 +50,7 @@ pub(crate) struct JobShared {
     pub(crate) origins: Arc<Origins>,
     pub(crate) guarantee: Guarantee,
     pub(crate) snapshots: SnapshotIo,
+    on_failure: OnInstanceFailure,
     clock: Clock,
     /// The clock of micro-batches; `None` if records flow at once.
     pub(crate) batches: Option<Arc<BatchClock>>,
@@ -130,6 +131,7 @@ impl JobShared {
             origins: Arc::default(),
             guarantee: config.guarantee,
             snapshots: config.snapshots.clone(),
+            on_failure: config.on_failure,
             batches: batches.map(Arc::new),
             clock,
             urgent: AtomicUsize::new(0),
@@ -252,6 +254,33 @@ impl JobShared {
                 }
             }
         }
+    }
+
+    /// Returns the destination of failures that an instance handles itself.
+    pub(crate) fn failure_reports(
+        self: &Arc<Self>,
+        vertex: &Arc<str>,
+        instance: Instance,
+    ) -> FailureReports {
+        let most_in_a_row = match self.on_failure {
+            OnInstanceFailure::FailJob => None,
+            OnInstanceFailure::Restart { at_most } => Some(at_most),
+        };
+        // The context of an instance does not keep its job alive.
+        let (job, vertex) = (Arc::downgrade(self), Arc::clone(vertex));
+        let report = move |error| {
+            if let Some(job) = job.upgrade() {
+                job.note_failure(InstanceFailure {
+                    vertices: vec![Arc::clone(&vertex)],
+                    instance: instance.index,
+                    lost: 0,
+                    restarts: 0,
+                    error,
+                    is_of_process: true,
+                });
+            }
+        };
+        FailureReports::new(report, most_in_a_row)
     }
 
     /// Records the failure of an instance that is restarted.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ardea_core::{Backchannel, Dag, Result};
+use ardea_core::{Backchannel, Dag, Error, ErrorCode, Result};
 
 use crate::{JobConfig, JobHandle, Node};
 
@@ -48,6 +48,17 @@ pub trait Job: Send + Sync {
     fn graph(&self, threads: NonZeroU32) -> Result<Dag> {
         let _ = threads;
         Ok(self.program(&Parallelisms::new())?.dag)
+    }
+
+    /// Serves an instance of a vertex to the process that started this one for it. Returns when the
+    /// instance is stopped.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the job's vertices can't be
+    /// served, which is the default; errors of the instance.
+    fn serve_instance(&self, vertex: &str) -> Result<()> {
+        let what = format!("the vertex {vertex:?} can't run in a process of its own");
+        Err(Error::new(ErrorCode::InvalidJob, what).hint("only spouts and bolts can"))
     }
 
     /// Starts the whole job on a node.

@@ -49,7 +49,7 @@ impl CheckSettings {
             },
             outputs: self.outputs.clone(),
             acks: self.role != InstanceRole::Step,
-            max_pending: None,
+            ..ComponentConfiguration::default()
         }
     }
 

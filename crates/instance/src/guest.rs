@@ -1,21 +1,22 @@
 //! The instance's side of the protocol, for instances in Rust.
 
-use std::collections::VecDeque;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+mod connection;
+
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use ardea_core::Timestamp;
+use ardea_core::{Timestamp, Waker};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::fd_socket;
 use crate::protocol::{
-    EmitWriter, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    GuestFailure, GuestHello, InstanceConfiguration, InstanceFrame, InstanceRole, MAX_FRAME_BYTES,
-    PART_BYTES, PendingRow, ResultWriter, SPOUT_IS_DONE, StatePartEntry, StatePartReader,
-    StatePartWriter, TupleAck, UserMetric, Violation, read_message_outcomes, write_tuple_ack_parts,
+    EmitWriter, FLAG_AWAITS_COMMIT, FLAG_FAILED_ONLY, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK,
+    FrameHead, FrameType, GuestDeadLetter, GuestFailure, GuestHello, InstanceConfiguration,
+    InstanceControl, InstanceFrame, InstanceRole, PART_BYTES, PendingRow, ResultWriter,
+    SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck, UserMetric,
+    Violation, read_message_outcomes, write_tuple_ack_parts,
 };
-use crate::rings::PayloadRing;
+use connection::HostConnection;
 
 /// A failure of an instance, which ends the job.
 #[derive(Debug)]
@@ -89,6 +90,11 @@ impl GuestResults<'_> {
     pub fn fail(&mut self, row: u32, reason: &str) -> Result<(), GuestError> {
         self.writer.fail(row, reason);
         self.send_part_if_large()
+    }
+
+    /// Returns the sequence of the batch.
+    pub fn sequence(&self) -> u64 {
+        self.head.sequence
     }
 
     /// Holds a row of a bolt: it is answered later, by [`GuestEmits::settle`].
@@ -171,10 +177,27 @@ impl GuestEmits<'_> {
 pub struct GuestState<'a> {
     socket: &'a mut HostConnection,
     epoch: u64,
+    is_last: bool,
+    awaits_commit: bool,
     writer: StatePartWriter,
 }
 
 impl GuestState<'_> {
+    /// Returns the epoch that ends at the barrier.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Returns true if no record follows.
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Declares that the instance must live until the checkpoint is durable.
+    pub fn await_commit(&mut self) {
+        self.awaits_commit = true;
+    }
+
     /// Adds an entry.
     ///
     /// # Errors
@@ -218,6 +241,24 @@ pub trait GuestInstance {
     fn next(&mut self, limit: u32, out: &mut GuestEmits<'_>) -> Result<i32, GuestError> {
         let _ = (limit, out);
         Ok(SPOUT_IS_DONE)
+    }
+
+    /// Emits up to `limit` failed messages of a spout again, and nothing else. Called in place of
+    /// [`next`](Self::next) when the spout is to end.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn next_failed(&mut self, limit: u32, out: &mut GuestEmits<'_>) -> Result<i32, GuestError> {
+        self.next(limit, out)
+    }
+
+    /// Emits tuples that are anchored to held tuples of a bolt, after the RESULT of each batch.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn after_batch(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
+        let _ = out;
+        Ok(())
     }
 
     /// Handles the outcome of a message of a spout.
@@ -278,6 +319,35 @@ pub trait GuestInstance {
         Ok(())
     }
 
+    /// Completes the restore of `epoch`, before the first batch.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_restored(&mut self, epoch: u64) -> Result<(), GuestError> {
+        let _ = epoch;
+        Ok(())
+    }
+
+    /// Takes the waker by which other threads request a call of a spout that waits. Called before
+    /// [`configure`](Self::configure).
+    fn set_waker(&mut self, waker: Waker) {
+        let _ = waker;
+    }
+
+    /// Handles a change of the topology, if `hello` accepts CONTROL.
+    ///
+    /// # Errors
+    /// A failure, which ends the job.
+    fn on_control(&mut self, control: &InstanceControl) -> Result<(), GuestError> {
+        let _ = control;
+        Ok(())
+    }
+
+    /// Takes records that could not be processed outside of a batch. Called after each frame.
+    fn take_dead_letters(&mut self) -> Vec<GuestDeadLetter> {
+        Vec::new()
+    }
+
     /// Takes metrics to report. Called after each frame; `is_last` before the process ends.
     fn take_metrics(&mut self, is_last: bool) -> Vec<UserMetric> {
         let _ = is_last;
@@ -311,13 +381,7 @@ pub fn serve(instance: &mut dyn GuestInstance) -> Result<(), GuestError> {
 /// # Errors
 /// As [`serve`].
 pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<(), GuestError> {
-    let mut connection = HostConnection {
-        socket,
-        buffer: FrameBuffer::default(),
-        files: VecDeque::new(),
-        rings: PayloadRing::default(),
-        bytes: vec![0; 1 << 16],
-    };
+    let mut connection = HostConnection::new(socket)?;
     let outcome = run(instance, &mut connection);
     if let Err(GuestError::Failed(failure)) = &outcome {
         let frame = InstanceFrame::json(FrameType::Error, 0, failure);
@@ -327,8 +391,9 @@ pub fn serve_on(instance: &mut dyn GuestInstance, socket: UnixStream) -> Result<
 }
 
 fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<(), GuestError> {
-    let hello = InstanceFrame::json(FrameType::Hello, 0, &instance.hello());
-    socket.send(&hello)?;
+    let hello = instance.hello();
+    socket.send(&InstanceFrame::json(FrameType::Hello, 0, &hello))?;
+    instance.set_waker(socket.waker());
     let mut role = InstanceRole::Step;
     while let Some(frame) = socket.next_frame()? {
         let sequence = frame.head.sequence;
@@ -348,22 +413,12 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
                 while let Some(entry) = entries.next_entry()? {
                     instance.restore(entry)?;
                 }
+                if frame.head.has(FLAG_LAST) {
+                    instance.on_restored(sequence)?;
+                }
             }
-            FrameType::Batch => {
-                let head = FrameHead::new(FrameType::Result, sequence);
-                let writer = match role {
-                    InstanceRole::Bolt => ResultWriter::of_bolt(),
-                    _ => ResultWriter::default(),
-                };
-                let mut results = GuestResults {
-                    socket,
-                    head,
-                    writer,
-                };
-                instance.process(&frame.payload, &mut results)?;
-                let payload = results.writer.finish();
-                socket.send(&InstanceFrame::new(head, payload))?;
-            }
+            FrameType::Control => instance.on_control(&frame.read_json()?)?,
+            FrameType::Batch => batch(instance, socket, role, &frame)?,
             FrameType::Watermark if role == InstanceRole::Bolt => {
                 let mut out = GuestEmits::answering(socket, sequence);
                 instance.finish(&mut out)?;
@@ -376,7 +431,10 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
             FrameType::Next => {
                 let limit = read_limit(&frame.payload)?;
                 let mut out = GuestEmits::answering(socket, sequence);
-                let wait = instance.next(limit, &mut out)?;
+                let wait = match frame.head.has(FLAG_FAILED_ONLY) {
+                    true => instance.next_failed(limit, &mut out)?,
+                    false => instance.next(limit, &mut out)?,
+                };
                 out.send(0, wait)?;
             }
             FrameType::Tick => {
@@ -389,37 +447,88 @@ fn run(instance: &mut dyn GuestInstance, socket: &mut HostConnection) -> Result<
                     instance.on_outcome(message, is_acked)?;
                 }
             }
-            FrameType::Barrier => {
-                let writer = StatePartWriter::default();
-                let mut state = GuestState {
-                    socket,
-                    epoch: sequence,
-                    writer,
-                };
-                instance.save(&mut state)?;
-                let payload = state.writer.finish();
-                let head = FrameHead::new(FrameType::State, sequence).flags(FLAG_LAST);
-                socket.send(&InstanceFrame::new(head, payload))?;
+            FrameType::Barrier => barrier(instance, socket, frame.head)?,
+            FrameType::Commit => {
+                instance.on_commit(sequence)?;
+                if hello.options.commits {
+                    socket.send(&InstanceFrame::empty(FrameType::Commit, sequence))?;
+                }
             }
-            FrameType::Commit => instance.on_commit(sequence)?,
-            FrameType::Stop => return send_metrics(instance, socket, true),
+            FrameType::Stop => return send_reports(instance, socket, true),
             kind => {
                 let what = format!("the host sent a {}", kind.as_str());
                 return Err(Violation::new(what).into());
             }
         }
-        send_metrics(instance, socket, false)?;
+        send_reports(instance, socket, false)?;
     }
     Ok(())
 }
 
-fn send_metrics(
+/// Passes a BATCH to the instance, and answers it.
+fn batch(
+    instance: &mut dyn GuestInstance,
+    socket: &mut HostConnection,
+    role: InstanceRole,
+    frame: &InstanceFrame,
+) -> Result<(), GuestError> {
+    let head = FrameHead::new(FrameType::Result, frame.head.sequence);
+    let writer = match role {
+        InstanceRole::Bolt => ResultWriter::of_bolt(),
+        _ => ResultWriter::default(),
+    };
+    let mut results = GuestResults {
+        socket,
+        head,
+        writer,
+    };
+    instance.process(&frame.payload, &mut results)?;
+    let payload = results.writer.finish();
+    socket.send(&InstanceFrame::new(head, payload))?;
+    if role == InstanceRole::Bolt {
+        let mut out = GuestEmits::answering(socket, 0);
+        instance.after_batch(&mut out)?;
+        if out.writer.tuples() > 0 {
+            out.send(0, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers a BARRIER with the state.
+fn barrier(
+    instance: &mut dyn GuestInstance,
+    socket: &mut HostConnection,
+    head: FrameHead,
+) -> Result<(), GuestError> {
+    let mut state = GuestState {
+        socket,
+        epoch: head.sequence,
+        is_last: head.has(FLAG_LAST),
+        awaits_commit: false,
+        writer: StatePartWriter::default(),
+    };
+    instance.save(&mut state)?;
+    let payload = state.writer.finish();
+    let flags = match state.awaits_commit {
+        true => FLAG_LAST | FLAG_AWAITS_COMMIT,
+        false => FLAG_LAST,
+    };
+    let head = FrameHead::new(FrameType::State, head.sequence).flags(flags);
+    socket.send(&InstanceFrame::new(head, payload))
+}
+
+/// Sends what the instance reports outside of its answers.
+fn send_reports(
     instance: &mut dyn GuestInstance,
     socket: &mut HostConnection,
     is_last: bool,
 ) -> Result<(), GuestError> {
     for metric in instance.take_metrics(is_last) {
         socket.send(&InstanceFrame::json(FrameType::Metric, 0, &metric))?;
+    }
+    for letter in instance.take_dead_letters() {
+        socket.send(&InstanceFrame::json(FrameType::DeadLetter, 0, &letter))?;
     }
     Ok(())
 }
@@ -457,66 +566,6 @@ impl<'a> GuestEmits<'a> {
             socket,
             head: FrameHead::new(FrameType::Emit, sequence),
             writer: EmitWriter::default(),
-        }
-    }
-}
-
-/// The connection to the host, with blocking reads and writes.
-struct HostConnection {
-    socket: UnixStream,
-    buffer: FrameBuffer,
-    /// Received files that were not used.
-    files: VecDeque<OwnedFd>,
-    rings: PayloadRing,
-    /// The space of a read.
-    bytes: Vec<u8>,
-}
-
-impl HostConnection {
-    /// Sends a frame.
-    ///
-    /// # Errors
-    /// A payload that is too large for a frame, or if the host is gone.
-    fn send(&mut self, frame: &InstanceFrame) -> Result<(), GuestError> {
-        let (name, length) = (frame.head.kind.as_str(), frame.payload.len());
-        if length > MAX_FRAME_BYTES {
-            return Err(GuestError::failed(format!(
-                "a {name} of {length} bytes exceeds {MAX_FRAME_BYTES} bytes: a result, a tuple or an entry of the state is too large"
-            )));
-        }
-        let bytes = self.rings.send(frame);
-        Ok(self.socket.write_all(&bytes)?)
-    }
-
-    /// Offers a ring for the payloads of the host. Without memory for it they come over the socket.
-    fn offer_ring(&mut self) -> io::Result<()> {
-        let Ok((description, file)) = self.rings.offer() else {
-            return Ok(());
-        };
-        let head = FrameHead::new(FrameType::Ring, 0);
-        let bytes = InstanceFrame::new(head, description).to_bytes();
-        let sent = fd_socket::send(&self.socket, (&bytes, &[]), Some(&file))?;
-        self.socket.write_all(&bytes[sent..])
-    }
-
-    /// Returns the next frame; `None` if the host is gone.
-    fn next_frame(&mut self) -> Result<Option<InstanceFrame>, GuestError> {
-        loop {
-            match self.buffer.take()? {
-                Some(frame) if frame.head.kind == FrameType::Ring => {
-                    self.rings.accept(&frame.payload, self.files.pop_front())?;
-                    continue;
-                }
-                Some(frame) => return Ok(Some(self.rings.receive(frame)?)),
-                None => {}
-            }
-            match fd_socket::receive(&self.socket, &mut self.bytes, &mut self.files) {
-                Ok(0) => return Ok(None),
-                Ok(read) => self.buffer.push(&self.bytes[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Error, ErrorCode, InstanceContext, RestoredState, Result};
+use ardea_core::{
+    DeadLetter, Epoch, Error, ErrorCode, InstanceContext, OnError, RestoredState, Result,
+};
 use serde_json::Value;
 
 use crate::command::InstanceCommand;
@@ -15,7 +17,8 @@ use crate::process::{
     log_to_stderr,
 };
 use crate::protocol::{
-    ComponentConfiguration, FrameType, InstanceConfiguration, InstanceFrame, Violation,
+    ComponentConfiguration, FrameType, GuestDeadLetter, InstanceConfiguration, InstanceControl,
+    InstanceFrame, Violation,
 };
 use crate::saved_state::ProcessState;
 use crate::session::{InstanceSession, SessionError, SessionPhase, SessionSettings, Suspects};
@@ -46,6 +49,19 @@ pub struct SharedParts {
     pub suspects: Arc<Suspects>,
     /// The destination of the processes' output.
     pub output: Arc<OutputSink>,
+    /// The relation of the processes to the job.
+    pub kind: ProcessKind,
+}
+
+/// The relation of a process to the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ProcessKind {
+    /// A program of its own. Its state has one name in snapshots.
+    #[default]
+    Foreign,
+    /// The job's own program. Its states have their names in snapshots, and the job's limit of
+    /// restarts counts, if it has one.
+    Own,
 }
 
 impl SharedParts {
@@ -55,6 +71,15 @@ impl SharedParts {
             command: Arc::new(command),
             suspects: Arc::default(),
             output: Arc::new(log_to_stderr),
+            kind: ProcessKind::Foreign,
+        }
+    }
+
+    /// Creates the parts of a component that is the job's own program.
+    pub fn of_own_program(command: InstanceCommand) -> Self {
+        SharedParts {
+            kind: ProcessKind::Own,
+            ..SharedParts::new(command)
         }
     }
 
@@ -63,16 +88,17 @@ impl SharedParts {
         self.command.batch_bytes
     }
 
-    /// Returns CONFIGURE of an instance of a component.
+    /// Returns CONFIGURE of an instance of a component, with the name of a format.
     pub fn component_configuration(
         &self,
         context: &InstanceContext,
         is_keyed: bool,
+        format: &str,
         component: ComponentConfiguration,
     ) -> InstanceConfiguration {
         InstanceConfiguration {
             component,
-            ..self.configuration(context, is_keyed, ("json", None))
+            ..self.configuration(context, is_keyed, (format, None))
         }
     }
 
@@ -150,7 +176,7 @@ impl InstanceHost {
         };
         let mut host = InstanceHost {
             session: InstanceSession::new(settings, configuration),
-            state: ProcessState::new(context.instance),
+            state: ProcessState::new(context.instance, shared.kind == ProcessKind::Own),
             shared,
             context: context.clone(),
             on_death,
@@ -247,6 +273,54 @@ impl InstanceHost {
         self.send();
     }
 
+    /// Notifies the process that `epoch` has no checkpoint.
+    pub(crate) fn on_aborted(&mut self, epoch: Epoch) {
+        self.session.push_control(InstanceControl {
+            aborted: Some(epoch.0),
+            ..InstanceControl::default()
+        });
+        self.send();
+    }
+
+    /// Returns true if the process has handled the commit of `epoch`. Frames before the answer are
+    /// retained for [`next_event`](Self::next_event).
+    ///
+    /// # Errors
+    /// If the process ended.
+    pub(crate) fn has_committed(&mut self, epoch: Epoch) -> Result<bool> {
+        if !self.session.has_committed(epoch)
+            && let Some(child) = &self.child
+        {
+            child.take_events(&mut self.events);
+            // An owner that has ended takes no events.
+            let is_commit = |event: &ChildEvent| match event {
+                ChildEvent::Frame(frame) => frame.head.kind == FrameType::Commit,
+                _ => false,
+            };
+            while let Some(at) = self.events.iter().position(is_commit) {
+                if let Some(ChildEvent::Frame(frame)) = self.events.remove(at) {
+                    let taken = self.session.on_frame(frame);
+                    taken.map_err(|error| errors::failed(&self.shared.command, error))?;
+                }
+            }
+            let ended = self.events.iter().find_map(|event| match event {
+                ChildEvent::Ended(end) => Some(end),
+                _ => None,
+            });
+            match ended {
+                // The owner takes no event any more.
+                Some(end) if self.session.awaits_commit() => {
+                    let none = "before it has published its output";
+                    return Err(errors::died(&self.shared.command, end, none));
+                }
+                // The owner handles the end.
+                Some(_) => return Ok(true),
+                None => {}
+            }
+        }
+        Ok(self.session.has_committed(epoch))
+    }
+
     /// Returns true if the process has ended after STOP.
     pub fn has_ended(&self) -> bool {
         self.has_ended
@@ -272,6 +346,12 @@ impl InstanceHost {
                     recorded.map_err(|violation| self.broken(violation))?;
                     HostEvent::Answered
                 }
+                Ok(Some(frame)) if frame.head.kind == FrameType::DeadLetter => {
+                    let letter = frame.read_json();
+                    let letter = letter.map_err(|violation| self.broken(violation))?;
+                    self.set_aside(letter)?;
+                    HostEvent::Answered
+                }
                 Ok(Some(frame)) => HostEvent::Received(frame),
                 Err(error) => return Err(errors::failed(command, error)),
             },
@@ -282,6 +362,21 @@ impl InstanceHost {
             Some(ChildEvent::Ended(end)) => self.on_end(&end, layout)?,
         };
         Ok(Some(event))
+    }
+
+    /// Handles a record that the process could not process outside of a batch.
+    fn set_aside(&self, letter: GuestDeadLetter) -> Result<()> {
+        let context = &self.context;
+        if letter.failed {
+            context.metrics.count_bad(1);
+        }
+        let letter = || DeadLetter {
+            vertex: context.vertex.to_string(),
+            origin: letter.origin,
+            raw: letter.raw.into_bytes(),
+            reason: letter.reason,
+        };
+        context.dead_letters.handle(OnError::DeadLetter, letter)
     }
 
     /// Returns the error of a process that broke the protocol.
@@ -312,11 +407,17 @@ impl InstanceHost {
             return Err(errors::died(&command, end, &records));
         }
         let deaths = self.session.deaths_in_a_row();
-        if deaths > command.restarts_in_a_row {
-            let what = format!("the process `{command}` died {deaths} times in a row");
-            return Err(Error::new(ErrorCode::RestartLimitReached, what)
-                .because(errors::died(&command, end, &records).without_hint()));
+        let of_job = self.context.failures.most_in_a_row();
+        let most = of_job.filter(|_| self.shared.kind == ProcessKind::Own);
+        let death = errors::died(&command, end, &records);
+        if deaths > most.unwrap_or(command.restarts_in_a_row) {
+            let what = format!(
+                "the process `{command}` died {deaths} times in a row, and is not started again"
+            );
+            let error = Error::new(ErrorCode::RestartLimitReached, what);
+            return Err(error.because(death.without_hint()));
         }
+        self.context.failures.report(death);
         let (first, longest) = RESTART_DELAYS;
         let delay = first.saturating_mul(1 << (deaths - 1).min(10)).min(longest);
         let lost = if has_state { "; its state is lost" } else { "" };

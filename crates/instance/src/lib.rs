@@ -49,10 +49,10 @@ mod session;
 mod slot;
 mod user_metrics;
 
-pub use command::{InstanceCommand, TransferOptions};
+pub use command::{COMPONENT_VARIABLE, InstanceCommand, TransferOptions};
 pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
 pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
-pub use host::{HostEvent, InstanceHost, RestartPolicy, SharedParts};
+pub use host::{HostEvent, InstanceHost, ProcessKind, RestartPolicy, SharedParts};
 pub use json_format::JsonFormat;
 pub use process::{
     ChildContext, ChildEnd, ChildEvent, ChildHandle, OutputLine, OutputSink, OutputStream,

@@ -5,6 +5,7 @@
 
 mod batch;
 mod components;
+mod control;
 mod frame;
 mod handshake;
 mod outputs;
@@ -20,10 +21,13 @@ pub use components::{
     read_message_outcomes, read_tuple_acks, write_message_outcome_parts, write_message_outcomes,
     write_tuple_ack_parts, write_tuple_acks,
 };
+pub use control::{
+    GuestDeadLetter, GuestOptions, InstanceControl, split_named_key, write_named_key,
+};
 pub(crate) use frame::PART_BYTES;
 pub use frame::{
-    FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameBuffer, FrameHead, FrameType,
-    HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES, SharedFrame,
+    FLAG_AWAITS_COMMIT, FLAG_FAILED_ONLY, FLAG_IN_RING, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK,
+    FrameBuffer, FrameHead, FrameType, HEAD_BYTES, InstanceFrame, MAX_FRAME_BYTES, SharedFrame,
 };
 pub use handshake::{
     GuestFailure, GuestHello, HostHello, InstanceConfiguration, PROTOCOL, ProtocolRange,

@@ -7,15 +7,21 @@
 use std::collections::HashMap;
 
 use ardea_core::{
-    Epoch, Instance, PartitionId, Progress, RestoredEntry, RestoredState, Result, SmallSnapshot,
-    SnapshotRequest, SnapshotWriter, StateEntry,
+    Epoch, Instance, PartitionId, Progress, RestoredState, Result, SmallSnapshot, SnapshotRequest,
+    SnapshotWriter, StateEntry,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::protocol::{PART_BYTES, StatePartEntry, StatePartReader, StatePartWriter, Violation};
+use crate::protocol::{
+    PART_BYTES, StatePartEntry, StatePartReader, StatePartWriter, Violation, split_named_key,
+    write_named_key,
+};
 use crate::session::InstanceSession;
 
-/// The name of the state in snapshots.
+/// The number of an entry without a partition. Only named entries have none.
+const NO_PARTITION: u16 = u16::MAX;
+
+/// The name of a state without names in snapshots.
 const STATE: &str = "instance";
 
 /// An entry as far as increments need it.
@@ -45,13 +51,16 @@ pub(crate) struct ProcessState {
     payloads: Vec<Vec<u8>>,
     generation: u64,
     snapshot: SmallSnapshot,
+    /// True if keys begin with the name of their state.
+    is_named: bool,
 }
 
 impl ProcessState {
-    /// Creates an empty state.
-    pub fn new(instance: Instance) -> Self {
+    /// Creates an empty state. `is_named` is true if keys begin with the name of their state.
+    pub fn new(instance: Instance, is_named: bool) -> Self {
         ProcessState {
             instance,
+            is_named,
             requested: Epoch::default(),
             received: Epoch::default(),
             last: None,
@@ -65,9 +74,13 @@ impl ProcessState {
 
     /// Requests the state at the end of `epoch`, once.
     pub fn request(&mut self, epoch: Epoch, session: &mut InstanceSession) {
+        self.push_request(epoch, false, session);
+    }
+
+    fn push_request(&mut self, epoch: Epoch, is_last: bool, session: &mut InstanceSession) {
         if self.requested < epoch {
             self.requested = epoch;
-            session.push_barrier(epoch);
+            session.push_barrier(epoch, is_last);
         }
     }
 
@@ -76,7 +89,7 @@ impl ProcessState {
     pub fn request_last(&mut self, session: &mut InstanceSession) -> Epoch {
         let next = Epoch(self.requested.0 + 1);
         let epoch = *self.last.get_or_insert(next);
-        self.request(epoch, session);
+        self.push_request(epoch, true, session);
         epoch
     }
 
@@ -95,9 +108,9 @@ impl ProcessState {
         for payload in &payloads {
             let mut entries = StatePartReader::read(payload)?;
             while let Some(entry) = entries.next_entry()? {
-                let partition = self.owned_partition(entry)?;
+                let number = self.checked_partition(entry)?;
                 let hash = xxh3_64(entry.value);
-                let key = (partition.index() as u16, entry.key.to_vec());
+                let key = (number, entry.key.to_vec());
                 let known = self.known.entry(key).or_insert(EntryVersion {
                     hash,
                     changed: epoch,
@@ -128,18 +141,28 @@ impl ProcessState {
         entries: &mut RestoredState<'_>,
         session: &mut InstanceSession,
     ) -> Result<()> {
+        let mut named = Vec::new();
         for entry in entries {
-            if entry.state != STATE {
+            if !self.is_named && entry.state != STATE {
                 return Err(RestoredState::unknown(&entry));
             }
-            self.add_restored(&entry);
-            self.restored.push(StatePartEntry {
+            named.clear();
+            let key = match self.is_named {
+                true => {
+                    write_named_key(entry.state, entry.key, &mut named);
+                    &named[..]
+                }
+                false => entry.key,
+            };
+            let part = StatePartEntry {
                 partition: entry.partition,
-                key: entry.key,
+                key,
                 value: entry.value,
-            });
+            };
+            self.add_restored(part);
+            self.restored.push(part);
             if self.restored.byte_len() >= PART_BYTES {
-                session.push_restore(self.restored.finish(), false);
+                session.push_restore(Epoch::default(), self.restored.finish(), false);
             }
         }
         Ok(())
@@ -148,12 +171,19 @@ impl ProcessState {
     /// Completes the restore from `epoch`.
     pub fn on_restored(&mut self, epoch: Epoch, session: &mut InstanceSession) {
         (self.requested, self.received) = (epoch, epoch);
-        session.push_restore(self.restored.finish(), true);
+        session.push_restore(epoch, self.restored.finish(), true);
     }
 
-    fn owned_partition(&self, entry: StatePartEntry<'_>) -> Result<PartitionId, Violation> {
+    /// Returns the number of the partition of an entry of the process, after checking its key.
+    fn checked_partition(&self, entry: StatePartEntry<'_>) -> Result<u16, Violation> {
+        if self.is_named && split_named_key(entry.key).is_none() {
+            return Err(Violation::new("an entry of the state names no state"));
+        }
         let Some(partition) = entry.partition else {
-            return Err(Violation::new("an entry of the state has no partition"));
+            return match self.is_named {
+                true => Ok(NO_PARTITION),
+                false => Err(Violation::new("an entry of the state has no partition")),
+            };
         };
         if partition.owner(self.instance.parallelism) != self.instance.index {
             return Err(Violation::new(format!(
@@ -161,10 +191,10 @@ impl ProcessState {
                 partition.index()
             )));
         }
-        Ok(partition)
+        Ok(partition.index() as u16)
     }
 
-    fn add_restored(&mut self, entry: &RestoredEntry<'_>) {
+    fn add_restored(&mut self, entry: StatePartEntry<'_>) {
         let Some(partition) = entry.partition else {
             return;
         };
@@ -191,14 +221,15 @@ impl ProcessState {
                 continue;
             };
             while let Ok(Some(entry)) = entries.next_entry() {
-                let number = entry.partition.map_or(0, |it| it.index() as u16);
+                let number = entry.partition.map_or(NO_PARTITION, |it| it.index() as u16);
                 let known = self.known.get(&(number, entry.key.to_vec()));
                 let changed = known.map_or(request.epoch, |known| known.changed);
                 if request.since.is_none_or(|since| changed > since) {
+                    let (state, key) = state_and_key(self.is_named, entry.key);
                     chunk.push(StateEntry {
-                        state: STATE,
+                        state,
                         partition: entry.partition,
-                        key: entry.key,
+                        key,
                         value: Some(entry.value),
                     })?;
                 }
@@ -207,8 +238,9 @@ impl ProcessState {
         if let Some(since) = request.since {
             for ((partition, key), known) in &self.known {
                 if known.is_removed && known.changed > since {
+                    let (state, key) = state_and_key(self.is_named, key);
                     chunk.push(StateEntry {
-                        state: STATE,
+                        state,
                         partition: PartitionId::from_index(u32::from(*partition)),
                         key,
                         value: None,
@@ -232,6 +264,15 @@ impl ProcessState {
     pub fn commit(&mut self, epoch: Epoch) {
         self.known
             .retain(|_, entry| !(entry.is_removed && entry.changed <= epoch));
+    }
+}
+
+/// Returns the name of the state of an entry, and the key in that state.
+fn state_and_key(is_named: bool, key: &[u8]) -> (&str, &[u8]) {
+    // The keys were checked when they were received.
+    match is_named.then(|| split_named_key(key)).flatten() {
+        Some(named) => named,
+        None => (STATE, key),
     }
 }
 
@@ -276,7 +317,7 @@ mod tests {
 
     #[test]
     fn an_increment_holds_changes_and_removed_keys_since_its_base() {
-        let mut state = ProcessState::new(Instance::ONLY);
+        let mut state = ProcessState::new(Instance::ONLY, false);
         state
             .replace(Epoch(1), payload(&[("a", "1"), ("b", "1")]))
             .unwrap();
@@ -298,12 +339,41 @@ mod tests {
     }
 
     #[test]
+    fn named_entries_keep_their_state_and_may_have_no_partition() {
+        let mut state = ProcessState::new(Instance::ONLY, true);
+        let mut writer = StatePartWriter::default();
+        for (name, partition) in [("counts", PartitionId::from_index(7)), ("position", None)] {
+            let mut key = Vec::new();
+            write_named_key(name, b"k", &mut key);
+            writer.push(StatePartEntry {
+                partition,
+                key: &key,
+                value: b"1",
+            });
+        }
+        state.replace(Epoch(1), vec![writer.finish()]).unwrap();
+        state
+            .take_snapshot(SnapshotRequest::full(Epoch(1)))
+            .unwrap();
+        let mut chunk = StateChunk::default();
+        let mut writer = SnapshotWriter::new(&mut chunk, usize::MAX);
+        assert!(state.write(&mut writer).unwrap().done);
+        let entries = chunk.entries();
+        let entries: Vec<_> = entries
+            .map(|entry| (entry.state, entry.partition.is_some(), entry.key))
+            .collect();
+        let expected = [("counts", true, &b"k"[..]), ("position", false, b"k")];
+        assert_eq!(entries, expected);
+        assert!(state.replace(Epoch(2), payload(&[("", "1")])).is_err());
+    }
+
+    #[test]
     fn an_entry_of_another_instance_is_refused() {
         let second = Instance {
             index: 1,
             parallelism: 2,
         };
-        let mut state = ProcessState::new(second);
+        let mut state = ProcessState::new(second, false);
         let refused = state.replace(Epoch(1), payload(&[("a", "1")]));
         assert!(refused.unwrap_err().0.contains("another instance"));
     }

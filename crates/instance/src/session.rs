@@ -5,6 +5,7 @@
 //! flight, so that they can be sent again to a new process.
 
 mod pending;
+mod requests;
 mod suspects;
 
 use std::collections::{HashSet, VecDeque};
@@ -14,9 +15,9 @@ use ardea_core::{Epoch, Marker, Watermark};
 
 use crate::format::{BatchLayout, EncodedBatch};
 use crate::protocol::{
-    FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType, GuestFailure, GuestHello,
-    HostHello, InstanceConfiguration, InstanceFrame, InstanceRole, ProtocolRange, SharedFrame,
-    Violation, write_message_outcome_parts,
+    FLAG_AWAITS_COMMIT, FLAG_LAST, FLAG_MORE, FLAG_OF_WATERMARK, FrameHead, FrameType,
+    GuestFailure, GuestHello, HostHello, InstanceConfiguration, InstanceControl, InstanceFrame,
+    InstanceRole, ProtocolRange, SharedFrame, Violation,
 };
 use pending::{Answer, Content, Pending};
 pub use suspects::Suspects;
@@ -120,6 +121,14 @@ pub struct InstanceSession {
     deaths_in_a_row: u32,
     /// The sequence of the NEXT or TICK in flight.
     request: Option<u64>,
+    /// The state of the topology for a new process.
+    control: InstanceControl,
+    /// The latest epoch whose commit is not sent yet.
+    commit: Option<Epoch>,
+    /// The latest epoch whose commit the process has handled.
+    committed: Epoch,
+    /// True if the latest state must live until its commit.
+    awaits_commit: bool,
 }
 
 impl InstanceSession {
@@ -136,6 +145,10 @@ impl InstanceSession {
             out: Vec::new(),
             deaths_in_a_row: 0,
             request: None,
+            control: InstanceControl::default(),
+            commit: None,
+            committed: Epoch::default(),
+            awaits_commit: false,
         }
     }
 
@@ -256,66 +269,17 @@ impl InstanceSession {
             .push_back(Pending::new(Content::Marker(marker)));
     }
 
-    /// Adds a request for the state at the end of `epoch`.
-    pub fn push_barrier(&mut self, epoch: Epoch) {
-        self.pending
-            .push_back(Pending::new(Content::Barrier(epoch)));
+    /// Adds a request for the state at the end of `epoch`. `is_last` is true after all records.
+    pub fn push_barrier(&mut self, epoch: Epoch, is_last: bool) {
+        let barrier = Content::Barrier { epoch, is_last };
+        self.pending.push_back(Pending::new(barrier));
     }
 
     /// Adds a part of the state to restore; to be called before any other item is added.
-    pub fn push_restore(&mut self, payload: Vec<u8>, is_last: bool) {
+    pub fn push_restore(&mut self, epoch: Epoch, payload: Vec<u8>, is_last: bool) {
         let flags = if is_last { FLAG_LAST } else { 0 };
-        let head = FrameHead::new(FrameType::Restore, 0).flags(flags);
+        let head = FrameHead::new(FrameType::Restore, epoch.0).flags(flags);
         self.restore.push(InstanceFrame::new(head, payload).into());
-    }
-
-    /// Notifies the instance of the commit of `epoch`.
-    pub fn push_commit(&mut self, epoch: Epoch) {
-        let has_state = self.guest.as_ref().is_some_and(|guest| guest.state);
-        if self.phase == SessionPhase::Running && has_state {
-            let commit = InstanceFrame::empty(FrameType::Commit, epoch.0);
-            self.out.push(commit.into());
-        }
-    }
-
-    /// Returns true if a NEXT or TICK is not answered.
-    pub fn has_request(&self) -> bool {
-        self.request.is_some()
-    }
-
-    /// Requests up to `limit` tuples of a spout. Returns false if the instance is not ready, or if
-    /// a request is not answered.
-    pub fn request_tuples(&mut self, limit: u32) -> bool {
-        self.push_request(FrameType::Next, limit.to_le_bytes().to_vec())
-    }
-
-    /// Requests a regular call of a bolt. Returns false as [`Self::request_tuples`] does.
-    pub fn request_tick(&mut self) -> bool {
-        self.push_request(FrameType::Tick, Vec::new())
-    }
-
-    fn push_request(&mut self, kind: FrameType, payload: Vec<u8>) -> bool {
-        if self.phase != SessionPhase::Running || self.request.is_some() {
-            return false;
-        }
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        self.request = Some(sequence);
-        // A request follows the restored state and all earlier items.
-        self.pump();
-        let head = FrameHead::new(kind, sequence);
-        self.out.push(InstanceFrame::new(head, payload).into());
-        true
-    }
-
-    /// Notifies a spout of the outcomes of its messages, if it is running.
-    pub fn push_message_outcomes(&mut self, outcomes: &[(u64, bool)]) {
-        if self.phase == SessionPhase::Running {
-            let head = FrameHead::new(FrameType::Acks, 0);
-            let parts = write_message_outcome_parts(outcomes);
-            let frames = parts.map(|it| InstanceFrame::new(head, it));
-            self.out.extend(frames.map(SharedFrame::from));
-        }
     }
 
     /// Stops the instance, after all items are answered.
@@ -338,7 +302,9 @@ impl InstanceSession {
         let (SessionPhase::Running, Some(guest)) = (self.phase, &self.guest) else {
             return;
         };
+        let (wants_watermarks, has_state) = (guest.watermarks, guest.state);
         self.out.append(&mut self.restore);
+        self.send_commit(has_state);
         let awaited = |item: &&Pending| item.answer == Answer::Awaited;
         let mut in_flight = self.pending.iter().filter(awaited).count();
         let mut batches = self.pending.iter().filter(|item| item.is_batch());
@@ -355,8 +321,8 @@ impl InstanceSession {
             let is_wanted = match item.content {
                 // The end of the input is the request to finish.
                 Content::Watermark(Watermark::END) if is_component => true,
-                Content::Watermark(_) => guest.watermarks,
-                Content::Barrier(_) => guest.state,
+                Content::Watermark(_) => wants_watermarks,
+                Content::Barrier { .. } => has_state,
                 _ => true,
             };
             if !is_wanted {
@@ -377,8 +343,8 @@ impl InstanceSession {
         }
     }
 
-    /// Processes a frame of the instance. Returns the frame if it is for the owner: EMIT and ACKS
-    /// of a spout or bolt, and METRIC.
+    /// Processes a frame of the instance. Returns the frame if it is for the owner: EMIT, ACKS and
+    /// WAKE of a spout or bolt, METRIC and DEADLETTER.
     ///
     /// # Errors
     /// A frame that breaks the protocol, or a failure that the instance reports.
@@ -392,12 +358,19 @@ impl InstanceSession {
             (_, FrameType::Log | FrameType::Heartbeat) => {}
             (_, FrameType::Error) => return Err(SessionError::Failed(frame.read_json()?)),
             (SessionPhase::Starting, FrameType::Hello) => self.on_hello(frame.read_json()?)?,
-            (SessionPhase::Configuring, FrameType::Ready) => self.phase = SessionPhase::Running,
+            (SessionPhase::Configuring, FrameType::Ready) => self.on_ready(),
             (
                 SessionPhase::Running,
                 FrameType::Result | FrameType::Watermark | FrameType::State,
             ) => self.on_answer(frame)?,
-            (_, FrameType::Metric) if self.guest.is_some() => return Ok(Some(frame)),
+            (_, FrameType::Metric | FrameType::DeadLetter) if self.guest.is_some() => {
+                return Ok(Some(frame));
+            }
+            (SessionPhase::Running | SessionPhase::Stopping, FrameType::Commit) => {
+                self.committed = self.committed.max(Epoch(frame.head.sequence));
+            }
+            (SessionPhase::Running, FrameType::Wake) if is_component => return Ok(Some(frame)),
+            (SessionPhase::Stopping, FrameType::Wake) if is_component => {}
             (SessionPhase::Running, FrameType::Emit) if is_component => {
                 self.on_emit(frame.head)?;
                 return Ok(Some(frame));
@@ -412,26 +385,6 @@ impl InstanceSession {
             }
         }
         Ok(None)
-    }
-
-    /// Checks the sequence of an EMIT, and completes the request that it answers.
-    fn on_emit(&mut self, head: FrameHead) -> Result<(), Violation> {
-        if self.request == Some(head.sequence) {
-            if !head.has(FLAG_MORE) {
-                self.request = None;
-                self.deaths_in_a_row = 0;
-            }
-            return Ok(());
-        }
-        let is_bolt = self.configuration.component.role == InstanceRole::Bolt;
-        let is_end = head.time() == Watermark::END.0.as_micros();
-        let is_of_end = || is_end && self.pending.iter().any(Pending::awaits_end);
-        if is_bolt && (head.sequence == 0 || is_of_end()) {
-            return Ok(());
-        }
-        let sequence = head.sequence;
-        let what = format!("an EMIT with the sequence {sequence} answers nothing");
-        Err(Violation::new(what))
     }
 
     fn on_hello(&mut self, guest: GuestHello) -> Result<(), SessionError> {
@@ -493,6 +446,9 @@ impl InstanceSession {
             FrameType::State => head.has(FLAG_LAST),
             _ => true,
         };
+        if is_last && head.kind == FrameType::State {
+            self.awaits_commit = head.has(FLAG_AWAITS_COMMIT);
+        }
         if is_last {
             item.answer = Answer::Complete;
             self.deaths_in_a_row = 0;
@@ -574,7 +530,7 @@ fn ready(item: Pending) -> ReadyItem {
         },
         Content::Poisoned(batch) => ReadyItem::Poisoned(batch),
         Content::Watermark(watermark) => ReadyItem::Watermark(watermark, item.payloads),
-        Content::Barrier(epoch) => ReadyItem::State(epoch, item.payloads),
+        Content::Barrier { epoch, .. } => ReadyItem::State(epoch, item.payloads),
         Content::Marker(marker) => ReadyItem::Marker(marker),
     }
 }

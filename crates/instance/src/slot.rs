@@ -10,7 +10,13 @@ use crate::protocol::InstanceConfiguration;
 
 /// The host of an instance, from the start of its process on.
 #[derive(Default)]
-pub struct InstanceSlot(Option<InstanceHost>);
+pub struct InstanceSlot {
+    host: Option<InstanceHost>,
+    /// The states of the process, as far as its host knows them.
+    shapes: Vec<StateShape>,
+    /// The latest epoch whose commit was sent.
+    committing: Epoch,
+}
 
 #[cold]
 fn unopened() -> Error {
@@ -18,6 +24,14 @@ fn unopened() -> Error {
 }
 
 impl InstanceSlot {
+    /// Creates the slot of a process with these states.
+    pub fn with_states(shapes: Vec<StateShape>) -> Self {
+        InstanceSlot {
+            shapes,
+            ..InstanceSlot::default()
+        }
+    }
+
     /// Starts the process of the instance.
     ///
     /// # Errors
@@ -30,7 +44,7 @@ impl InstanceSlot {
         on_death: RestartPolicy,
     ) -> Result<()> {
         let host = InstanceHost::start(shared, context, configuration, on_death)?;
-        self.0 = Some(host);
+        self.host = Some(host);
         Ok(())
     }
 
@@ -39,7 +53,7 @@ impl InstanceSlot {
     /// # Errors
     /// If the process was not started.
     pub fn host(&self) -> Result<&InstanceHost> {
-        self.0.as_ref().ok_or_else(unopened)
+        self.host.as_ref().ok_or_else(unopened)
     }
 
     /// Returns the host, to change it.
@@ -47,18 +61,18 @@ impl InstanceSlot {
     /// # Errors
     /// If the process was not started.
     pub fn host_mut(&mut self) -> Result<&mut InstanceHost> {
-        self.0.as_mut().ok_or_else(unopened)
+        self.host.as_mut().ok_or_else(unopened)
     }
 
     /// Takes the host, if the process was started.
     pub fn take(&mut self) -> Option<InstanceHost> {
-        self.0.take()
+        self.host.take()
     }
 }
 
 impl Checkpointed for InstanceSlot {
     fn states(&mut self) -> Vec<StateShape> {
-        Vec::new()
+        self.shapes.clone()
     }
 
     fn take_snapshot(&mut self, snapshot: SnapshotRequest) -> Result<()> {
@@ -79,7 +93,22 @@ impl Checkpointed for InstanceSlot {
     }
 
     fn on_checkpoint_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.host_mut()?.on_committed(epoch);
+        let is_new = self.committing < epoch;
+        self.committing = self.committing.max(epoch);
+        let host = self.host_mut()?;
+        if is_new {
+            host.on_committed(epoch);
+        }
+        Ok(Progress::done_if(host.has_committed(epoch)?))
+    }
+
+    fn on_checkpoint_aborted(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.host_mut()?.on_aborted(epoch);
         Ok(Progress::DONE)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        let host = self.host.as_ref();
+        host.is_some_and(|host| host.session().awaits_commit())
     }
 }

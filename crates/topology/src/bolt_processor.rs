@@ -7,6 +7,7 @@ use ardea_core::{
     Checkpointed, DeadLetter, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, OnError,
     Ordinal, Outbox, Processor, Progress, Result, Watermark,
 };
+use ardea_instance::GuestInstance;
 
 use crate::ack_batcher::AckBatcher;
 use crate::batch::TupleBatch;
@@ -17,8 +18,10 @@ use crate::component::ComponentFactory;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
+use crate::guest::{BoltGuest, GuestWiring};
 use crate::outputs::Outputs;
-use crate::state::{StatefulComponent, UNSAVED_ACKS};
+use crate::process::ComponentTraits;
+use crate::state::{StatefulComponent, UNDECLARED_BOLT, UNSAVED_ACKS};
 use crate::tuple::{Origin, Tuples};
 
 /// The factory of a bolt's instances.
@@ -31,6 +34,16 @@ where
 {
     fn outputs(&self) -> Result<Outputs> {
         Ok((self.0)()?.outputs())
+    }
+
+    fn traits(&self) -> Result<ComponentTraits> {
+        let mut bolt = (self.0)()?;
+        let tick = bolt.tick_interval();
+        Ok(ComponentTraits::of(bolt.state(), tick))
+    }
+
+    fn guest(&self, wiring: GuestWiring) -> Result<Box<dyn GuestInstance>> {
+        Ok(Box::new(BoltGuest::new((self.0)()?, wiring)))
     }
 
     fn processor(
@@ -186,8 +199,7 @@ impl<B: Bolt> Processor for BoltProcessor<B> {
         if self.wiring.ack_queues.is_some() {
             return Some(UNSAVED_ACKS);
         }
-        (!self.bolt.is_declared())
-            .then_some("the state of a bolt, which `Bolt::state` does not declare")
+        (!self.bolt.is_declared()).then_some(UNDECLARED_BOLT)
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {

@@ -12,6 +12,7 @@ use crate::bolt_processor::BoltMaker;
 use crate::check;
 use crate::component::{Component, Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
+use crate::guest::{ProgramProcess, own_command};
 use crate::outputs::{DEFAULT_STREAM, Outputs};
 use crate::process::ProcessComponent;
 use crate::spout::Spout;
@@ -38,6 +39,7 @@ pub struct TopologyBuilder {
     name: String,
     components: Vec<Component>,
     config: TopologyConfig,
+    own_program: Option<InstanceCommand>,
 }
 
 impl TopologyBuilder {
@@ -47,7 +49,16 @@ impl TopologyBuilder {
             name: name.into(),
             components: Vec::new(),
             config: TopologyConfig::default(),
+            own_program: None,
         }
+    }
+
+    /// Sets the command that starts this program as the process of an instance, for components with
+    /// [`Isolation::Process`]; by default this program with the arguments of this process. The
+    /// program must build the same topology and run it as a worker does.
+    pub fn own_program(&mut self, command: InstanceCommand) -> &mut Self {
+        self.own_program = Some(command);
+        self
     }
 
     /// Sets the guarantee for tuples on failures.
@@ -148,9 +159,18 @@ impl TopologyBuilder {
     /// that does not fit its stream. The message names the edge and the alternatives.
     pub fn build(&self) -> Result<Topology> {
         let outputs = check::check(&self.name, &self.components, &self.config)?;
+        let mut components = self.components.clone();
+        for component in &mut components {
+            let is_isolated = component.isolation == Isolation::Process;
+            if is_isolated && !component.kind.is_process() {
+                let command = self.own_program.clone();
+                let command = command.map_or_else(own_command, Ok)?;
+                component.own_process = Some(ProgramProcess::new(command, &component.name));
+            }
+        }
         Ok(Topology {
             name: self.name.clone(),
-            components: self.components.clone(),
+            components,
             outputs,
             config: self.config.clone(),
         })
@@ -166,6 +186,7 @@ impl TopologyBuilder {
             inputs: Vec::new(),
             tick: None,
             line: None,
+            own_process: None,
         });
         let last = self.components.len() - 1;
         &mut self.components[last]
@@ -181,8 +202,8 @@ macro_rules! where_it_runs {
         }
 
         /// Sets the isolation of instances. A crash of an instance in a
-        /// [process](Isolation::Process) affects no other instance. An embedded run uses a thread
-        /// instead.
+        /// [process](Isolation::Process) affects no other instance. The process is this program
+        /// with the same arguments. An embedded run uses a thread instead.
         pub fn isolation(self, isolation: Isolation) -> Self {
             self.0.isolation = isolation;
             self

@@ -3,7 +3,7 @@
 use ardea_core::{DeadLetter, InstanceContext, OnError, RecordGuard, Result};
 
 use crate::ack_batcher::AckBatcher;
-use crate::anchor::Anchor;
+use crate::anchor::{Anchor, Root};
 use crate::call_budget::CallBudget;
 use crate::emitter::{Emitter, To};
 use crate::encode::Values;
@@ -56,6 +56,8 @@ pub(crate) struct AckBookkeeping {
     current: Vec<Anchor>,
     /// The positions of failed or held tuples in the current batch.
     excepted: Vec<usize>,
+    /// The failed tuples with the reasons, in a process of its own: its host handles them.
+    pub(crate) failed: Option<Vec<(Root, String)>>,
 }
 
 impl AckBookkeeping {
@@ -65,6 +67,7 @@ impl AckBookkeeping {
             ack_batcher: postman,
             current: Vec::new(),
             excepted: Vec::new(),
+            failed: None,
         }
     }
 }
@@ -311,6 +314,11 @@ impl<'a> Collector<'a> {
     ) -> Outcome {
         if let Some(error) = failure.fatal() {
             return Err(error.into());
+        }
+        if let Some(failed) = &mut self.bookkeeping.failed {
+            let roots = anchors.iter().map(|anchor| anchor.root);
+            failed.extend(roots.map(|root| (root, failure.to_string())));
+            return Ok(());
         }
         self.failures += 1;
         for anchor in anchors {

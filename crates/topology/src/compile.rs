@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Dag, Edge, Instance, Ordinal, Parallelism, ProcessorSupplier, Result, Vertex, VertexId,
+    Dag, Edge, Error, ErrorCode, Instance, Ordinal, Parallelism, ProcessorSupplier, Result, Vertex,
+    VertexId,
 };
+use ardea_instance::GuestInstance;
 
 use crate::ack_channel::{AckChannel, AckQueues};
 use crate::anchor::{Salt, Task};
@@ -16,7 +18,8 @@ use crate::codec::TupleCodec;
 use crate::component::{Component, Kind, Subscription};
 use crate::emitter::{Reader, StreamPlan};
 use crate::grouping::Grouping;
-use crate::outputs::OutputStream;
+use crate::guest::{GuestWiring, ProgramProcess};
+use crate::outputs::{OutputStream, Outputs};
 use crate::parallelism::ComponentParallelism;
 use crate::running::{Controls, SpoutInstances};
 use crate::topology::Topology;
@@ -93,25 +96,31 @@ pub(crate) struct Compiled {
     pub(crate) channel: Arc<AckChannel>,
 }
 
+/// Returns a new instance of a component, which is served to its host.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] if there is no such component; errors of its constructor.
+pub(crate) fn guest_of(topology: &Topology, name: &str) -> Result<Box<dyn GuestInstance>> {
+    let compiler = Compiler::new(topology, TargetRuntime::Distributed);
+    let mut components = topology.components.iter().zip(&topology.outputs);
+    let Some((component, outputs)) = components.find(|(it, _)| *it.name == *name) else {
+        let what = format!("the topology {:?} has no component {name:?}", topology.name);
+        return Err(Error::new(ErrorCode::InvalidJob, what)
+            .hint("build the same topology in each process of the job"));
+    };
+    let wiring = compiler.guest(component, outputs);
+    match &component.kind {
+        Kind::Spout(make) => make.guest(wiring),
+        Kind::Bolt(make) => make.guest(wiring),
+    }
+}
+
 /// Compiles a topology to a graph with its shared state.
 pub(crate) fn compile(topology: &Topology, reach: TargetRuntime) -> Result<Compiled> {
     let components = &topology.components;
-    let roster = components
-        .iter()
-        .map(|component| (Arc::clone(&component.name), component.parallelism));
-    let spouts = components.iter().filter(|component| component.is_spout());
     let follows = topology.config.reliability == Reliability::AtLeastOnce;
-    let mailboxes = Arc::new(AckQueues::new(spouts.count()));
-    let mut compiler = Compiler {
-        topology,
-        reach,
-        parallelism: Arc::new(ComponentParallelism::new(roster)),
-        ack_queues: follows.then(|| Arc::clone(&mailboxes)),
-        controls: Controls::new(),
-        spouts: Vec::new(),
-        dag: Dag::new(),
-        vertices: Vec::new(),
-    };
+    let mut compiler = Compiler::new(topology, reach);
+    let mailboxes = Arc::clone(&compiler.all_queues);
     compiler.vertices()?;
     compiler.edges();
     compiler.dag.validate()?;
@@ -131,6 +140,7 @@ struct Compiler<'a> {
     topology: &'a Topology,
     reach: TargetRuntime,
     parallelism: Arc<ComponentParallelism>,
+    all_queues: Arc<AckQueues>,
     /// The ack queues of all spouts; `None` if acks are off.
     ack_queues: Option<Arc<AckQueues>>,
     controls: Arc<Controls>,
@@ -143,7 +153,28 @@ struct Compiler<'a> {
 /// An edge: the bolt, the number of its input, and the subscription.
 type Reading<'a> = (&'a Component, usize, &'a Subscription);
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(topology: &'a Topology, reach: TargetRuntime) -> Self {
+        let components = &topology.components;
+        let roster = components
+            .iter()
+            .map(|component| (Arc::clone(&component.name), component.parallelism));
+        let spouts = components.iter().filter(|component| component.is_spout());
+        let follows = topology.config.reliability == Reliability::AtLeastOnce;
+        let all_queues = Arc::new(AckQueues::new(spouts.count()));
+        Compiler {
+            topology,
+            reach,
+            parallelism: Arc::new(ComponentParallelism::new(roster)),
+            ack_queues: follows.then(|| Arc::clone(&all_queues)),
+            all_queues,
+            controls: Controls::new(),
+            spouts: Vec::new(),
+            dag: Dag::new(),
+            vertices: Vec::new(),
+        }
+    }
+
     /// Returns all subscriptions to streams of a component, in the order of its outputs.
     fn readings<'b>(&'b self, from: &'b Component) -> impl Iterator<Item = Reading<'b>> {
         let all = self.topology.components.iter().flat_map(|to| {
@@ -161,19 +192,30 @@ impl Compiler<'_> {
                 Kind::Spout(make) => {
                     let wiring = Arc::new(self.spout(component, streams));
                     self.spouts.push(Arc::clone(&wiring.instances));
-                    let make = Arc::clone(make);
-                    Arc::new(move |instance: Instance| make.processor(&wiring, instance))
+                    match self.own_process(component) {
+                        Some(own) => own.spouts(make.traits()?, wiring),
+                        None => {
+                            let make = Arc::clone(make);
+                            Arc::new(move |instance: Instance| make.processor(&wiring, instance))
+                        }
+                    }
                 }
                 Kind::Bolt(make) => {
                     let wiring = Arc::new(self.bolt(component, streams));
-                    let make = Arc::clone(make);
-                    Arc::new(move |instance: Instance| make.processor(&wiring, instance))
+                    match self.own_process(component) {
+                        Some(own) => own.bolts(make.traits()?, wiring),
+                        None => {
+                            let make = Arc::clone(make);
+                            Arc::new(move |instance: Instance| make.processor(&wiring, instance))
+                        }
+                    }
                 }
             };
             let instances = NonZeroU32::new(component.parallelism).unwrap_or(NonZeroU32::MIN);
             let mut vertex = Vertex::new(Arc::clone(&component.name), supplier)
                 .parallelism(Parallelism::Exactly(instances))
                 .isolation(component.isolation)
+                .starts_processes(true)
                 .demand(component.wants.demand());
             if matches!(component.kind, Kind::Bolt(_)) {
                 vertex = vertex.nondeterministic("bolts may use the clock and chance");
@@ -188,6 +230,46 @@ impl Compiler<'_> {
             self.vertices.push(self.dag.vertex(vertex));
         }
         Ok(())
+    }
+
+    /// Returns the processes that run the instances of a component, if it is isolated by them in
+    /// this environment.
+    fn own_process<'c>(&self, component: &'c Component) -> Option<&'c ProgramProcess> {
+        let is_distributed = self.reach == TargetRuntime::Distributed;
+        component.own_process.as_ref().filter(|_| is_distributed)
+    }
+
+    /// Returns the part of the topology that the process of a component needs.
+    fn guest(&self, component: &Component, outputs: &Outputs) -> GuestWiring {
+        let own = self.place(&component.name);
+        let streams = outputs.streams.iter().map(|stream| {
+            let plan = self.stream(component, stream);
+            // The host sends the copies. A tuple of a spout without subscribers is acked there.
+            let instances = |reader: &&Reader| self.parallelism.instances(reader.component);
+            let least = plan.readers.iter().min_by_key(instances);
+            let reads = least.map(|reader| reader.component);
+            let reads = reads.or_else(|| component.is_spout().then_some(own));
+            let reader = reads.map(|component| Reader {
+                output: Ordinal::FIRST,
+                component,
+                is_all: false,
+            });
+            StreamPlan {
+                readers: reader.into_iter().collect(),
+                ..plan
+            }
+        });
+        let inputs = component.inputs.iter().enumerate();
+        let inputs = inputs.map(|(number, input)| Origin {
+            salt: Salt::NONE,
+            ..self.input(component, number, input).origin
+        });
+        GuestWiring {
+            component: Arc::clone(&component.name),
+            streams: streams.collect(),
+            inputs: inputs.collect(),
+            parallelism: Arc::clone(&self.parallelism),
+        }
     }
 
     fn spout(&self, component: &Component, streams: Vec<StreamPlan>) -> SpoutWiring {

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Demand, Instance, Isolation, Processor, Result};
+use ardea_instance::GuestInstance;
 
 use crate::compile::{BoltWiring, SpoutWiring};
 use crate::grouping::Grouping;
+use crate::guest::{GuestWiring, ProgramProcess};
 use crate::outputs::Outputs;
+use crate::process::ComponentTraits;
 
 /// The description of a spout or bolt.
 #[derive(Clone, Debug)]
@@ -22,6 +25,9 @@ pub(crate) struct Component {
     pub(crate) tick: Option<Duration>,
     /// The line of the description in a topology file; `None` without a file.
     pub(crate) line: Option<u64>,
+    /// The processes of this program that run the instances on a cluster, if the component is
+    /// isolated by them.
+    pub(crate) own_process: Option<ProgramProcess>,
 }
 
 impl Component {
@@ -79,6 +85,14 @@ impl Kind {
             Kind::Bolt(make) => make.outputs(),
         }
     }
+
+    /// Returns true if each instance is a process in any case.
+    pub(crate) fn is_process(&self) -> bool {
+        match self {
+            Kind::Spout(make) => make.is_process(),
+            Kind::Bolt(make) => make.is_process(),
+        }
+    }
 }
 
 impl fmt::Debug for Kind {
@@ -102,4 +116,15 @@ pub(crate) trait ComponentFactory<W>: Send + Sync {
 
     /// Returns the processor of a new instance.
     fn processor(&self, wiring: &Arc<W>, instance: Instance) -> Result<Box<dyn Processor>>;
+
+    /// Returns true if each instance is a process in any case.
+    fn is_process(&self) -> bool {
+        false
+    }
+
+    /// Returns the properties that the host of an instance in a process of its own needs.
+    fn traits(&self) -> Result<ComponentTraits>;
+
+    /// Returns a new instance that is served to its host.
+    fn guest(&self, wiring: GuestWiring) -> Result<Box<dyn GuestInstance>>;
 }

@@ -231,6 +231,24 @@ impl Emitter {
         Ok(all)
     }
 
+    /// Takes all buffered tuples: `take` gets the index of each stream and its tuples.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub(crate) fn take_batches<E>(
+        &mut self,
+        mut take: impl FnMut(usize, &TupleBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.is_full = false;
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            if !stream.batch.is_empty() {
+                take(index, &stream.batch)?;
+                stream.batch.clear();
+            }
+        }
+        Ok(())
+    }
+
     #[cold]
     fn no_such_stream(&self, to: To<'_>) -> Error {
         let component = &self.component;

@@ -16,7 +16,8 @@
 //! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], which has encoded tuples; [`Value`],
 //!   [`Encode`];
 //! * [`Registry`] maps names to components, which a YAML file wires to a topology;
-//! * `process`: spouts and bolts in processes of their own, in any language;
+//! * `process`: the host's side of spouts and bolts in processes of their own, in any language;
+//! * `guest`: the other side, for the topology's own spouts and bolts;
 //! * [`RunningTopology`] activates, deactivates and reports;
 //! * `acker` and `ack_channel`: the acknowledgements of a spout's tuples;
 //! * [`Topology`] as an [`engine::Job`](ardea_engine::Job): `codec`, `ack_batch` and `parallelism`
@@ -120,6 +121,7 @@ mod window;
 mod bolt_processor;
 mod call_budget;
 mod emitter;
+mod guest;
 mod process;
 mod spout_processor;
 

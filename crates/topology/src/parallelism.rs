@@ -1,5 +1,6 @@
 //! The present parallelism of each component.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -46,6 +47,23 @@ impl ComponentParallelism {
             .iter()
             .find(|(name, _)| **name == *component);
         found.map(|(_, instances)| instances.load(Ordering::Relaxed))
+    }
+
+    /// Returns the parallelism of all components.
+    pub(crate) fn all(&self) -> BTreeMap<String, u32> {
+        let components = self.components.iter();
+        components
+            .map(|(name, instances)| (name.to_string(), instances.load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    /// Sets the parallelism of the named components; other names are ignored.
+    pub(crate) fn rescale_named(&self, parallelism: &BTreeMap<String, u32>) {
+        for (place, (name, _)) in self.components.iter().enumerate() {
+            if let Some(instances) = parallelism.get(&**name) {
+                self.rescale(place, *instances);
+            }
+        }
     }
 
     /// Sets the parallelism of the component at this position.

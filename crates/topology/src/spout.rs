@@ -158,6 +158,8 @@ pub struct SpoutCollector<'a> {
     /// The number of messages that may still become pending.
     pub(crate) room: usize,
     pub(crate) budget: CallBudget<'a>,
+    /// True if the host of this process tracks the tuples: they go there with their ids.
+    pub(crate) is_relayed: bool,
 }
 
 impl SpoutCollector<'_> {
@@ -262,6 +264,13 @@ impl SpoutCollector<'_> {
         target: Option<u32>,
         values: impl Values,
     ) -> Result<()> {
+        if self.is_relayed {
+            let root = Root::from_bits(message.0);
+            let anchors = [Anchor { root, id: 0 }];
+            self.emitter.emit(to, target, values, anchors)?;
+            self.room = self.room.saturating_sub(1);
+            return Ok(());
+        }
         let Some(acker) = &mut self.acker else {
             self.emitter.emit(to, target, values, [])?;
             self.actions.acked.push(message);

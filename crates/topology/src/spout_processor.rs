@@ -8,6 +8,7 @@ use ardea_core::{
     Checkpointed, Epoch, Error, ErrorCode, Instance, InstanceContext, Outbox, OutboxRuntime,
     Processor, Progress, Result, SourceControl, Watermark,
 };
+use ardea_instance::GuestInstance;
 
 use crate::ack_channel::AckQueues;
 use crate::ack_queue::{AckMessages, AckQueue};
@@ -19,7 +20,9 @@ use crate::component::ComponentFactory;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
+use crate::guest::{GuestWiring, SpoutGuest};
 use crate::outputs::Outputs;
+use crate::process::ComponentTraits;
 use crate::running::SpoutCounters;
 use crate::spout::{Next, Spout, SpoutCollector};
 use crate::state::{StatefulComponent, UNSAVED_ACKS};
@@ -38,6 +41,14 @@ where
 
     fn has_fixed_instances(&self) -> bool {
         S::has_fixed_instances()
+    }
+
+    fn traits(&self) -> Result<ComponentTraits> {
+        Ok(ComponentTraits::of((self.0)()?.state(), None))
+    }
+
+    fn guest(&self, wiring: GuestWiring) -> Result<Box<dyn GuestInstance>> {
+        Ok(Box::new(SpoutGuest::new((self.0)()?, wiring)))
     }
 
     fn processor(
@@ -216,6 +227,7 @@ impl<S: Spout> SpoutProcessor<S> {
             actions: &mut running.actions,
             room,
             budget: CallBudget::start(&running.context.clock),
+            is_relayed: false,
         };
         let next = ask(&mut self.spout, &mut out);
         let next = next.map_err(|failure| failure.into_error("the spout failed"))?;

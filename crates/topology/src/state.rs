@@ -26,6 +26,10 @@ pub enum ComponentState<'a> {
 /// The description of acknowledgements, which checkpoints do not contain.
 pub(crate) const UNSAVED_ACKS: &str = "which tuples were acked: a topology has either acks or a guarantee (`reliability: at-most-once`)";
 
+/// The description of the state of a bolt that has declared none.
+pub(crate) const UNDECLARED_BOLT: &str =
+    "the state of a bolt, which `Bolt::state` does not declare";
+
 /// The name of the entry that each component instance adds to its snapshots.
 const ENDED: &str = "component ended";
 

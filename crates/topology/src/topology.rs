@@ -9,8 +9,9 @@ use ardea_engine::{Job, JobConfig, JobHandle, Node, NodeConfig, Parallelisms, Pr
 
 use crate::builder::Reliability;
 use crate::check::check_components;
-use crate::compile::{TargetRuntime, compile};
+use crate::compile::{TargetRuntime, compile, guest_of};
 use crate::component::Component;
+use crate::guest::serve_component;
 use crate::outputs::Outputs;
 use crate::running::RunningTopology;
 
@@ -138,6 +139,10 @@ impl Job for Topology {
 
     fn graph(&self, _: NonZeroU32) -> Result<Dag> {
         self.to_dag()
+    }
+
+    fn serve_instance(&self, vertex: &str) -> Result<()> {
+        serve_component(guest_of(self, vertex)?)
     }
 
     fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {

@@ -280,7 +280,8 @@ fn anchor(pair: &[u8]) -> Anchor {
     }
 }
 
-fn check_fields(mut rest: &[u8], fields: usize) -> Result<(), &'static str> {
+/// Checks that bytes are this number of encoded fields.
+pub(crate) fn check_fields(mut rest: &[u8], fields: usize) -> Result<(), &'static str> {
     for _ in 0..fields {
         let (field, after) = Field::first(rest).ok_or("a field is cut off or of no known kind")?;
         if !field.is_canonical() {

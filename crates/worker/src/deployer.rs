@@ -431,7 +431,10 @@ impl<'a> DeployerState<'a> {
         for failure in active.deployment.handle().take_failures() {
             for vertex in &failure.vertices {
                 failures.restarts(vertex, failure.instance);
-                if let Ok(id) = active.names.vertex(vertex) {
+                // An instance that has restarted its process has lost no messages.
+                if !failure.is_of_process
+                    && let Ok(id) = active.names.vertex(vertex)
+                {
                     active.backchannel.instance_lost(id);
                 }
             }

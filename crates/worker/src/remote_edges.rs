@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ardea_coordination::control::{Generation, RestartedWorker};
-use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Isolation, Result};
+use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Result};
 use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site};
 use ardea_network::exchange::{
     End, KeptOutput, ReceiverConfig, SenderConfig, StreamCounts, StreamId, StreamReceiver,
@@ -77,7 +77,7 @@ impl WorkerRemoteEdges {
         let edges = dag.edges().iter().map(|edge| {
             let codec = edge.wanted_codec().cloned();
             // Records for the process of an instance are not decoded in the container.
-            let is_for_others = dag.get(edge.target().0).wanted_isolation() == Isolation::Process;
+            let is_for_others = dag.get(edge.target().0).needs_processes();
             Known {
                 codec: match is_for_others {
                     true => {

@@ -10,6 +10,7 @@ use ardea_coordination::control::{Credentials, JobRef, WorkerAgent, WorkerId, Wo
 use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
 use ardea_engine::{Job, Node};
+use ardea_instance::COMPONENT_VARIABLE;
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
 use ardea_network::exchange::{Identity, WorkerNumber};
 use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, HandshakeRequest, Security};
@@ -63,6 +64,9 @@ pub struct WorkerDependencies {
 /// Errors at the start: an invalid setting, an address in use, an unreadable token. A rejection by
 /// the job's leader. The first error of the job, if the job fails as a whole.
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: WorkerDependencies) -> Result<()> {
+    if let Some(component) = std::env::var_os(COMPONENT_VARIABLE) {
+        return job.serve_instance(&component.to_string_lossy());
+    }
     if let Some(start) = InstanceStart::from_environment()? {
         ardea_output::start_rotation(RotationRole::Follows)?;
         return run_instance(&start, job, surroundings);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use ardea_columns::{ArrowFormat, write_stream};
 use ardea_core::{PartitionId, Timestamp};
-use ardea_instance::protocol::{GuestHello, ProtocolRange, StatePartEntry, UserMetric};
+use ardea_instance::protocol::{
+    GuestHello, GuestOptions, ProtocolRange, StatePartEntry, UserMetric,
+};
 use ardea_instance::{GuestError, GuestInstance, GuestResults, GuestState};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -132,6 +134,7 @@ impl GuestInstance for KeyedGuest {
             watermarks: true,
             rings: true,
             roles: vec!["step".into()],
+            options: GuestOptions::default(),
         }
     }
 

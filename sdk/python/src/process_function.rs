@@ -5,7 +5,7 @@
 
 use ardea_columns::{ArrowFormat, write_stream};
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
-use ardea_instance::protocol::{GuestFailure, GuestHello, ProtocolRange, UserMetric};
+use ardea_instance::protocol::{GuestFailure, GuestHello, GuestOptions, ProtocolRange, UserMetric};
 use ardea_instance::{GuestError, GuestInstance, GuestResults, InstanceCommand, serve};
 use arrow_schema::SchemaRef;
 use pyo3::prelude::*;
@@ -160,6 +160,7 @@ impl GuestInstance for FunctionGuest {
             watermarks: false,
             rings: true,
             roles: vec!["step".into()],
+            options: GuestOptions::default(),
         }
     }
 

@@ -35,7 +35,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             disk_bytes: said.disk_bytes.unwrap_or(unsaid.disk_bytes),
         };
         let mut wanted = VertexDemand::new(&**vertex.name(), parallelism, each);
-        let is_isolated = vertex.wanted_isolation() == Isolation::Process;
+        let is_isolated = vertex.needs_processes();
         if is_isolated && id.index() >= MOST_ISOLATED_VERTICES {
             return Err(too_many_vertices(vertex.name()));
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea::instance::protocol::{
-    GuestHello, InstanceConfiguration, NOT_ANCHORED, ProtocolRange, RowRecords,
+    GuestHello, GuestOptions, InstanceConfiguration, NOT_ANCHORED, ProtocolRange, RowRecords,
 };
 use ardea::instance::{
     GuestError, GuestInstance, GuestResults, InstanceCommand, TransferOptions, serve,
@@ -102,6 +102,7 @@ impl GuestInstance for CountGuest {
             watermarks: false,
             rings: true,
             roles: vec!["bolt".into()],
+            options: GuestOptions::default(),
         }
     }
 

@@ -27,37 +27,27 @@ bolts:
     )
 }
 
-pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
-    if !has_node() {
-        return;
-    }
-    let arena = Arena::new();
-    arena.write("remainders.yaml", &topology());
-    arena.succeed(
-        "submit remainders.yaml --set job.containers=2 --set checkpoints.folder=kept \
-         --set guarantee=exactly-once --set checkpoints.every=100ms",
-    );
+/// Kills processes of components after commits, up to three times, and waits for the end of the job.
+/// `vertices` are those with processes.
+fn kill_until_the_end(arena: &Arena, job: &str, vertices: [&str; 2]) {
     let instances = || -> Vec<i32> {
         let processes = arena.processes().into_iter();
         let processes = processes.filter(|process| process.role == Role::OfContainer);
         processes.map(|process| process.pid).collect()
     };
     let epochs = |field: &str| {
-        let job = arena.look("remainders");
+        let job = arena.look(job);
         job.and_then(|it| it["epochs"][field].as_u64()).unwrap_or(0)
     };
-    let restarts = || {
+    let restarts = || -> f64 {
         let name = "ardea_instance_process_restarts_total";
-        let of = |vertex| arena.metric("remainders", vertex, name);
-        of("numbers") + of("split")
+        let vertices = vertices.iter();
+        vertices.map(|it| arena.metric(job, it, name)).sum()
     };
     let has_ended = || {
-        let job = arena.look("remainders");
+        let job = arena.look(job);
         job.is_some_and(|it| it["ending"] == "finished")
     };
-    arena.until("a metric of user code", || {
-        arena.metric("remainders", "numbers", "ardea_user_numbers_total") > 0.0
-    });
     let mut seen_restarts = 0;
     for _ in 0..3 {
         let before = epochs("committed");
@@ -76,15 +66,74 @@ pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
     }
     assert!(seen_restarts > 0, "no killed process was restarted");
     arena.until("the end", has_ended);
-    let printed = arena.succeed("logs remainders --source stdout --tail 10000 --json");
+}
+
+/// Returns the lines that a job has printed. Results after the last checkpoint are printed again
+/// after a failure.
+fn printed(arena: &Arena, job: &str) -> BTreeSet<String> {
+    let command = format!("logs {job} --source stdout --tail 10000 --json");
+    let printed = arena.succeed(&command);
     let texts = printed.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         line["text"].as_str().map(str::to_owned)
     });
-    // Results after the last checkpoint are printed again after a failure.
-    let texts: BTreeSet<String> = texts.collect();
-    let counts: Vec<&String> = texts.iter().collect();
-    assert_eq!(texts.len(), 10, "{printed}");
+    texts.collect()
+}
+
+pub fn components_in_processes_count_each_tuple_once_while_they_are_killed() {
+    if !has_node() {
+        return;
+    }
+    let arena = Arena::new();
+    arena.write("remainders.yaml", &topology());
+    arena.succeed(
+        "submit remainders.yaml --set job.containers=2 --set checkpoints.folder=kept \
+         --set guarantee=exactly-once --set checkpoints.every=100ms",
+    );
+    arena.until("a metric of user code", || {
+        arena.metric("remainders", "numbers", "ardea_user_numbers_total") > 0.0
+    });
+    kill_until_the_end(&arena, "remainders", ["numbers", "split"]);
+    let counts = printed(&arena, "remainders");
+    assert_eq!(counts.len(), 10, "{counts:?}");
     let each = (END / 10).to_string();
     assert!(counts.iter().all(|text| text.contains(&each)), "{counts:?}");
+}
+
+/// Words that are counted, with this isolation and at this rate.
+fn words(isolation: &str, rate: u64) -> String {
+    format!(
+        "
+name: words
+spouts:
+  - {{ name: words, component: words, parallelism: 2, isolation: {isolation},
+      settings: {{ total: 40000, vocabulary: 10, rate: {rate} }} }}
+bolts:
+  - {{ name: counts, component: count, parallelism: 2, isolation: {isolation}, settings: {{ every: 1h }},
+      inputs: [{{ from: words, grouping: fields, fields: [word] }}] }}
+  - {{ name: out, component: print, inputs: [{{ from: counts, grouping: global }}] }}
+"
+    )
+}
+
+pub fn isolated_components_count_each_tuple_once_while_they_are_killed() {
+    let arena = Arena::new();
+    arena.write("expected.yaml", &words("tasklet", 1_000_000));
+    let expected = arena.succeed("-q run expected.yaml");
+    let expected: BTreeSet<String> = expected.lines().map(str::to_owned).collect();
+    assert_eq!(expected.len(), 10, "{expected:?}");
+    arena.write("words.yaml", &words("process", 10_000));
+    arena.succeed(
+        "submit words.yaml --set job.containers=2 --set checkpoints.folder=kept \
+         --set guarantee=exactly-once --set checkpoints.every=100ms",
+    );
+    let described = || arena.look("words").unwrap_or_default();
+    arena.until("the processes of both components are shown", || {
+        let described = described();
+        let containers = described["containers"].as_array().into_iter().flatten();
+        let shown = containers.filter_map(|it| it["instance_processes"].as_object());
+        shown.map(serde_json::Map::len).sum::<usize>() == 4
+    });
+    kill_until_the_end(&arena, "words", ["words", "counts"]);
+    assert_eq!(printed(&arena, "words"), expected);
 }

@@ -122,7 +122,7 @@ bolts:
     let failures = arena.samples("isolated", "ardea_exceptions_total");
     let code = |(labels, count): &(Value, f64)| (labels["code"].clone(), *count);
     let codes: Vec<_> = failures.iter().map(code).collect();
-    assert_eq!(codes, [(Value::from("ARD-612"), 1.0)]);
+    assert_eq!(codes, [(Value::from("ARD-205"), 1.0)]);
     let top = arena.json("top isolated --once");
     let vertices = top["vertices"].as_array().unwrap();
     let counts = vertices.iter().find(|it| it["vertex"] == "counts").unwrap();

@@ -144,6 +144,10 @@ const TESTS: &[Test] = &[
         run: components::components_in_processes_count_each_tuple_once_while_they_are_killed,
     },
     Test {
+        name: "isolated_components_count_each_tuple_once_while_they_are_killed",
+        run: components::isolated_components_count_each_tuple_once_while_they_are_killed,
+    },
+    Test {
         name: "with_acks_no_death_loses_a_number",
         run: deaths::with_acks_no_death_loses_a_number,
     },

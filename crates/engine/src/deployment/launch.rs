@@ -292,6 +292,7 @@ impl Launch {
             guarantee: self.job.guarantee,
             local: self.local.clone(),
             state_registry: Arc::default(),
+            failures: self.job.failure_reports(vertex, instance),
         }
     }
 

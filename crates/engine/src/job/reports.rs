@@ -53,7 +53,7 @@ pub struct InstanceReport {
     pub latency: LatencySnapshot,
 }
 
-/// A failure of an instance that is restarted.
+/// A failure of an instance that is restarted, or that has restarted its process.
 #[derive(Clone, Debug)]
 pub struct InstanceFailure {
     /// The vertices that share the tasklet; all are restarted. The error names the one that failed.
@@ -66,4 +66,6 @@ pub struct InstanceFailure {
     pub restarts: u32,
     /// The error.
     pub error: Error,
+    /// True if only the process of the instance was restarted. The instance has lost no records.
+    pub is_of_process: bool,
 }

@@ -131,6 +131,11 @@ impl Tasklet {
         let Some(remake) = &mut self.remake else {
             return self.end(true);
         };
+        if error.code() == ErrorCode::RestartLimitReached {
+            // The instance has restarted its process too often.
+            self.job.fail(error);
+            return self.end(true);
+        }
         let now = remake.launch.clock.now();
         let Some(rest) = remake.rest(now) else {
             let error = remake.too_many(error);
@@ -159,6 +164,7 @@ impl Tasklet {
             lost,
             restarts: remake.failures,
             error,
+            is_of_process: false,
         });
         SliceEnd::Rest { wake_at: Some(due) }
     }

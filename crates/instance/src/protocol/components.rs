@@ -1,6 +1,8 @@
 //! The messages of spouts and bolts: their part of CONFIGURE, and the payloads of EMIT, ACKS and
 //! METRIC.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::frame::PART_BYTES;
@@ -74,6 +76,9 @@ pub struct ComponentConfiguration {
     /// Maximum number of messages of an instance of a spout that are neither acked nor failed.
     #[serde(default)]
     pub max_pending: Option<u64>,
+    /// The parallelism of each component of the topology.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parallelism: BTreeMap<String, u32>,
 }
 
 /// A tuple that a bolt holds: its row in a batch.

@@ -19,8 +19,12 @@ pub const FLAG_MORE: u8 = 1;
 pub const FLAG_OF_WATERMARK: u8 = 2;
 /// Flag of any frame: the payload is in the ring, and four bytes on the socket have its length.
 pub const FLAG_IN_RING: u8 = 0x80;
-/// Flag of STATE and RESTORE: the last part.
+/// Flag of STATE and RESTORE: the last part. Flag of BARRIER: the last one, after all records.
 pub const FLAG_LAST: u8 = 1;
+/// Flag of the last part of a STATE: the instance must live until the checkpoint is durable.
+pub const FLAG_AWAITS_COMMIT: u8 = 2;
+/// Flag of a NEXT: only failed messages are emitted again.
+pub const FLAG_FAILED_ONLY: u8 = 1;
 
 macro_rules! frame_types {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -97,6 +101,12 @@ frame_types! {
     Tick = 19, "TICK";
     /// The value of a metric of user code. From the instance.
     Metric = 20, "METRIC";
+    /// A change of the topology. From the host.
+    Control = 21, "CONTROL";
+    /// A record that could not be processed, outside of a batch. From the instance.
+    DeadLetter = 22, "DEADLETTER";
+    /// A spout that waits has tuples. From the instance.
+    Wake = 23, "WAKE";
 }
 
 /// The head of a frame.

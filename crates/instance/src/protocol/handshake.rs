@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::components::{ComponentConfiguration, InstanceRole};
+use super::control::GuestOptions;
 use super::frame::{FrameHead, FrameType, InstanceFrame};
 use super::read::Violation;
 
@@ -65,6 +66,9 @@ pub struct GuestHello {
     /// The names of the roles that the instance can have.
     #[serde(default = "step_only")]
     pub roles: Vec<String>,
+    /// The optional parts of the protocol that the instance uses.
+    #[serde(flatten)]
+    pub options: GuestOptions,
 }
 
 fn step_only() -> Vec<String> {

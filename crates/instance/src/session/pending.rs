@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ardea_core::{Epoch, Marker, Watermark};
 
 use crate::format::EncodedBatch;
-use crate::protocol::{FrameHead, FrameType, InstanceFrame, SharedFrame};
+use crate::protocol::{FLAG_LAST, FrameHead, FrameType, InstanceFrame, SharedFrame};
 
 /// The progress of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +31,8 @@ pub(super) enum Content {
     Poisoned(EncodedBatch),
     /// A watermark for the instance.
     Watermark(Watermark),
-    /// A request for the state.
-    Barrier(Epoch),
+    /// A request for the state; `is_last` is true after all records.
+    Barrier { epoch: Epoch, is_last: bool },
     /// A marker that keeps its place among the records.
     Marker(Marker),
 }
@@ -87,8 +87,10 @@ impl Pending {
                 let time = watermark.0.as_micros() as u64;
                 Some(InstanceFrame::empty(FrameType::Watermark, time).into())
             }
-            Content::Barrier(epoch) => {
-                Some(InstanceFrame::empty(FrameType::Barrier, epoch.0).into())
+            Content::Barrier { epoch, is_last } => {
+                let head = FrameHead::new(FrameType::Barrier, epoch.0);
+                let head = head.flags(if *is_last { FLAG_LAST } else { 0 });
+                Some(InstanceFrame::new(head, Vec::new()).into())
             }
             Content::Poisoned(_) | Content::Marker(_) => None,
         }
@@ -109,7 +111,7 @@ impl Pending {
             (Content::Watermark(watermark), FrameType::Watermark) => {
                 watermark.0.as_micros() == head.time()
             }
-            (Content::Barrier(epoch), FrameType::State) => epoch.0 == head.sequence,
+            (Content::Barrier { epoch, .. }, FrameType::State) => epoch.0 == head.sequence,
             _ => false,
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::json_format::JsonFormat;
 use crate::protocol::{
-    ComponentConfiguration, EmitWriter, ResultWriter, RowBatchWriter, RowRecord,
+    ComponentConfiguration, EmitWriter, GuestOptions, ResultWriter, RowBatchWriter, RowRecord,
 };
 use ardea_core::Timestamp;
 
@@ -76,6 +76,7 @@ fn hello(state: bool) -> InstanceFrame {
         watermarks: true,
         rings: false,
         roles: vec!["step".into(), "bolt".into()],
+        options: GuestOptions::default(),
     };
     InstanceFrame::json(FrameType::Hello, 0, &hello)
 }
@@ -178,7 +179,7 @@ fn versions_formats_and_state_that_do_not_fit_are_refused() {
         session.on_frame(other),
         Err(SessionError::Format(_))
     ));
-    session.push_restore(vec![1, 0, 0, 0, 9], true);
+    session.push_restore(Epoch(1), vec![1, 0, 0, 0, 9], true);
     assert_eq!(session.on_frame(hello(false)), Err(SessionError::Stateless));
 }
 
@@ -253,13 +254,13 @@ fn a_barrier_of_an_instance_without_state_needs_no_answer() {
     session
         .on_frame(InstanceFrame::empty(FrameType::Ready, 0))
         .unwrap();
-    session.push_barrier(Epoch(2));
+    session.push_barrier(Epoch(2), false);
     // No frame need be sent before.
     assert_eq!(
         session.take_ready(),
         Some(ReadyItem::State(Epoch(2), vec![]))
     );
-    session.push_barrier(Epoch(3));
+    session.push_barrier(Epoch(3), false);
     assert!(
         !sent(&mut session)
             .iter()
@@ -339,7 +340,7 @@ fn the_state_of_a_bolt_follows_the_results_before_the_barrier() {
     let mut session = component(InstanceRole::Bolt);
     run(&mut session);
     session.push_batch(batch(&[1]), &format());
-    session.push_barrier(Epoch(1));
+    session.push_barrier(Epoch(1), false);
     sent(&mut session);
     let head = FrameHead::new(FrameType::State, 1).flags(FLAG_LAST);
     let state = InstanceFrame::new(head, vec![0; 4]);
@@ -373,7 +374,7 @@ fn a_process_is_configured_for_a_restore_only_if_its_state_follows() {
         let follows = frames[2..].iter().map(|it| it.head.kind);
         (configured.restore, follows.collect::<Vec<_>>())
     };
-    session.push_restore(vec![0; 4], true);
+    session.push_restore(Epoch(1), vec![0; 4], true);
     assert_eq!(restore(&mut session), (true, vec![FrameType::Restore]));
     session.on_death(&format());
     assert_eq!(restore(&mut session), (false, vec![]));
@@ -403,4 +404,79 @@ fn acks_of_a_spout_and_output_of_an_end_that_was_not_requested_are_violations() 
     bolt.on_frame(InstanceFrame::empty(FrameType::Watermark, end))
         .unwrap();
     assert!(bolt.on_frame(emit(end, FLAG_MORE)).is_err());
+}
+
+/// Starts the session with an instance that uses all optional parts of the protocol.
+fn run_extended(session: &mut InstanceSession) -> Vec<(FrameType, u64)> {
+    session.start();
+    let mut extended = hello(true).read_json::<GuestHello>().unwrap();
+    extended.options = GuestOptions {
+        control: true,
+        named_state: true,
+        commits: true,
+    };
+    let extended = InstanceFrame::json(FrameType::Hello, 0, &extended);
+    session.on_frame(extended).unwrap();
+    let ready = InstanceFrame::empty(FrameType::Ready, 0);
+    session.on_frame(ready).unwrap();
+    sent(session).split_off(2)
+}
+
+#[test]
+fn a_change_of_the_topology_is_repeated_to_the_next_process_that_accepts_it() {
+    let mut session = component(InstanceRole::Bolt);
+    let paused = InstanceControl {
+        active: Some(false),
+        aborted: Some(3),
+        ..InstanceControl::default()
+    };
+    session.push_control(paused);
+    let frames = run_extended(&mut session);
+    assert_eq!(frames, [(FrameType::Control, 0)]);
+    session.push_control(InstanceControl {
+        parallelism: Some([("split".to_owned(), 3)].into()),
+        ..InstanceControl::default()
+    });
+    assert_eq!(sent(&mut session), [(FrameType::Control, 0)]);
+    session.on_death(&format());
+    assert_eq!(run(&mut session), [], "an instance without the ability");
+    session.on_death(&format());
+    run_extended(&mut session);
+    assert_eq!(session.control.active, Some(false));
+    assert!(session.control.parallelism.is_some() && session.control.aborted.is_none());
+}
+
+#[test]
+fn a_commit_is_done_when_an_instance_that_returns_it_has() {
+    let mut session = component(InstanceRole::Bolt);
+    session.push_commit(Epoch(1));
+    assert!(!session.has_committed(Epoch(1)), "it was not sent");
+    assert_eq!(run(&mut session), [(FrameType::Commit, 1)]);
+    assert!(session.has_committed(Epoch(1)), "it returns no commit");
+    session.on_death(&format());
+    session.push_restore(Epoch(1), vec![0; 4], true);
+    session.push_commit(Epoch(2));
+    let frames = run_extended(&mut session);
+    assert_eq!(frames, [(FrameType::Restore, 1), (FrameType::Commit, 2)]);
+    assert!(!session.has_committed(Epoch(2)));
+    let commit = InstanceFrame::empty(FrameType::Commit, 2);
+    session.on_frame(commit).unwrap();
+    assert!(session.has_committed(Epoch(2)));
+}
+
+#[test]
+fn the_last_state_says_whether_the_instance_awaits_its_commit() {
+    let mut session = component(InstanceRole::Bolt);
+    run_extended(&mut session);
+    for (epoch, flags) in [(1, FLAG_LAST), (2, FLAG_LAST | FLAG_AWAITS_COMMIT)] {
+        session.push_barrier(Epoch(epoch), epoch == 2);
+        let frames: Vec<SharedFrame> = session.take_frames().collect();
+        assert_eq!(frames[0].head.has(FLAG_LAST), epoch == 2);
+        let head = FrameHead::new(FrameType::State, epoch).flags(flags);
+        session
+            .on_frame(InstanceFrame::new(head, vec![0; 4]))
+            .unwrap();
+        assert_eq!(session.awaits_commit(), epoch == 2);
+        session.take_answered();
+    }
 }

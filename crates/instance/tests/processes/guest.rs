@@ -8,7 +8,7 @@ use std::process::{abort, exit};
 
 use ardea_core::{PartitionId, Timestamp};
 use ardea_instance::protocol::{
-    GuestHello, InstanceConfiguration, ProtocolRange, RowRecords, StatePartEntry,
+    GuestHello, GuestOptions, InstanceConfiguration, ProtocolRange, RowRecords, StatePartEntry,
 };
 use ardea_instance::{GuestError, GuestInstance, GuestResults, GuestState, InstanceCommand, serve};
 
@@ -103,6 +103,7 @@ impl GuestInstance for Guest {
             watermarks: self.behaviour == "watermarks",
             rings: self.behaviour != "no rings",
             roles: vec!["step".into()],
+            options: GuestOptions::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod answers;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use ardea_core::{
     PartitionId, Processor, Progress, Result, Timestamp, Watermark,
 };
 use ardea_instance::protocol::{
-    ComponentConfiguration, ComponentInput, InstanceRole, PendingRow, RowBatchWriter,
+    ComponentConfiguration, ComponentInput, InstanceControl, InstanceRole, PendingRow,
+    RowBatchWriter,
 };
-use ardea_instance::{EncodedBatch, InstanceSlot, RestartPolicy, RowLayout, SharedParts};
+use ardea_instance::{EncodedBatch, InstanceSlot, ProcessKind, RestartPolicy, SharedParts};
 
-use super::json_tuple::write_tuple;
 use super::rows::{SentTuple, SentTuples};
-use super::{names, outputs_of};
+use super::{ProcessParts, SentParallelism, TupleFormat, names, outputs_of};
 use crate::ack_batcher::AckBatcher;
 use crate::batch::TupleBatch;
 use crate::collector::{AckBookkeeping, Collector, PendingTuple};
 use crate::compile::BoltWiring;
 use crate::emitter::Emitter;
 use crate::grouping::write_key;
-use crate::state::{ComponentState, StatefulComponent, UNSAVED_ACKS};
+use crate::state::{ComponentState, StatefulComponent, UNDECLARED_BOLT, UNSAVED_ACKS};
 use crate::tuple::{Origin, Tuples};
 
 /// The process of an instance, and its tuples.
@@ -36,11 +36,15 @@ struct ProcessBolt {
     sent: SentTuples,
     /// Tuples that the process holds.
     held: HashMap<PendingRow, PendingTuple>,
+    declares_state: bool,
 }
 
 impl ProcessBolt {
     fn state(&mut self) -> ComponentState<'_> {
-        ComponentState::Checkpointed(&mut self.slot)
+        match self.declares_state {
+            true => ComponentState::Checkpointed(&mut self.slot),
+            false => ComponentState::Undeclared,
+        }
     }
 }
 
@@ -50,10 +54,12 @@ fn unopened() -> Error {
 }
 
 /// One instance of a bolt in a process, in the graph.
-pub(super) struct ProcessBoltProcessor {
+pub(crate) struct ProcessBoltProcessor {
     /// The bolt; it has ended if it was asked to finish since the latest tuple.
     bolt: StatefulComponent<ProcessBolt>,
     shared: SharedParts,
+    format: TupleFormat,
+    told: SentParallelism,
     wiring: Arc<BoltWiring>,
     /// The origin of the tuples of each input.
     origins: Vec<Origin>,
@@ -90,19 +96,24 @@ impl Running {
 }
 
 impl ProcessBoltProcessor {
-    pub(super) fn new(shared: SharedParts, wiring: &Arc<BoltWiring>, instance: Instance) -> Self {
+    pub(crate) fn new(parts: &ProcessParts, wiring: &Arc<BoltWiring>, instance: Instance) -> Self {
+        let traits = &parts.traits;
         let bolt = ProcessBolt {
-            slot: InstanceSlot::default(),
+            slot: InstanceSlot::with_states(traits.states.clone()),
             sent: SentTuples::default(),
             held: HashMap::new(),
+            declares_state: traits.declares_state,
         };
+        let tick = wiring.tick.or(traits.tick);
         let inputs = wiring.inputs.iter();
         ProcessBoltProcessor {
             bolt: StatefulComponent::new(bolt, ProcessBolt::state, instance),
-            shared,
+            shared: parts.shared.clone(),
+            format: parts.format,
+            told: SentParallelism::default(),
             origins: inputs.map(|input| input.for_instance(instance)).collect(),
             wiring: Arc::clone(wiring),
-            tick: wiring.tick.filter(|tick| !tick.is_zero()),
+            tick: tick.filter(|tick| !tick.is_zero()),
             tick_due: None,
             running: None,
             has_seen_end: false,
@@ -118,7 +129,7 @@ impl ProcessBoltProcessor {
     }
 
     /// Returns the part of CONFIGURE that describes the bolt.
-    fn component(&self) -> ComponentConfiguration {
+    fn component(&mut self) -> ComponentConfiguration {
         let inputs = self.origins.iter().map(|origin| ComponentInput {
             component: origin.component.to_string(),
             stream: origin.stream.to_string(),
@@ -130,11 +141,24 @@ impl ProcessBoltProcessor {
             outputs: outputs_of(&self.wiring.streams),
             acks: self.wiring.ack_queues.is_some(),
             max_pending: None,
+            parallelism: match self.shared.kind {
+                ProcessKind::Own => self.told.first(&self.wiring.parallelism),
+                ProcessKind::Foreign => BTreeMap::new(),
+            },
         }
     }
 
     /// Takes what the process has sent while there is room, and sends frames.
     fn turn(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if self.shared.kind == ProcessKind::Own
+            && let Some(parallelism) = self.told.changed(&self.wiring.parallelism)
+        {
+            let session = self.bolt.slot.host_mut()?.session_mut();
+            session.push_control(InstanceControl {
+                parallelism: Some(parallelism),
+                ..InstanceControl::default()
+            });
+        }
         loop {
             let has_room = match &mut self.running {
                 Some(running) => {
@@ -151,7 +175,7 @@ impl ProcessBoltProcessor {
                 break;
             }
             self.take_answered()?;
-            let Some(event) = self.bolt.slot.host_mut()?.next_event(&RowLayout)? else {
+            let Some(event) = self.bolt.slot.host_mut()?.next_event(&self.format)? else {
                 break;
             };
             self.made_progress = true;
@@ -241,7 +265,10 @@ impl ProcessBoltProcessor {
 
 impl Processor for ProcessBoltProcessor {
     fn unsaved_state(&self) -> Option<&'static str> {
-        self.wiring.ack_queues.is_some().then_some(UNSAVED_ACKS)
+        if self.wiring.ack_queues.is_some() {
+            return Some(UNSAVED_ACKS);
+        }
+        (!self.bolt.is_declared()).then_some(UNDECLARED_BOLT)
     }
 
     fn checkpointed(&mut self) -> Option<&mut dyn Checkpointed> {
@@ -270,7 +297,8 @@ impl Processor for ProcessBoltProcessor {
         let is_keyed = self.wiring.inputs.iter().any(|input| input.key.is_some());
         let component = self.component();
         let shared = self.shared.clone();
-        let configuration = shared.component_configuration(context, is_keyed, component);
+        let format = self.format.as_str();
+        let configuration = shared.component_configuration(context, is_keyed, format, component);
         let on_death = match self.keeps_state() {
             true => RestartPolicy::FailWithState,
             false => RestartPolicy::Restart,
@@ -281,7 +309,7 @@ impl Processor for ProcessBoltProcessor {
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.turn(outbox)?;
-        let limit = self.shared.batch_limit_bytes();
+        let (limit, format) = (self.shared.batch_limit_bytes(), self.format);
         let place = input.index();
         let (Some(origin), Some(key)) = (self.origins.get(place), self.wiring.inputs.get(place))
         else {
@@ -300,13 +328,17 @@ impl Processor for ProcessBoltProcessor {
             let mut writer = RowBatchWriter::reusing(host.take_buffer());
             for tuple in tuples.iter() {
                 let write_key = |out: &mut Vec<u8>| {
+                    if format == TupleFormat::Encoded {
+                        // The process finds keys as the engine does.
+                        return None;
+                    }
                     let places = key.key.as_deref()?;
                     let start = out.len();
                     write_key(tuple.encoded(), places, out);
                     Some(PartitionId::of_canonical(&out[start..]))
                 };
                 let pushed = writer.push(Timestamp::MIN, write_key, |out| {
-                    write_tuple(place, &tuple, out);
+                    format.write_tuple(place, &tuple, out);
                     Ok::<(), Infallible>(())
                 });
                 pushed.unwrap_or_else(|never| match never {});
@@ -324,7 +356,7 @@ impl Processor for ProcessBoltProcessor {
                 position,
                 payload: writer.finish().into(),
             };
-            host.session_mut().push_batch(batch, &RowLayout);
+            host.session_mut().push_batch(batch, &format);
             waiting.discard_front(records as usize);
             has_sent = true;
         }
@@ -388,6 +420,11 @@ impl Processor for ProcessBoltProcessor {
             return Ok(Progress::MADE);
         }
         let host = self.bolt.slot.host_mut()?;
+        if host.session().awaits_commit() && self.keeps_state() {
+            // The process is stopped after the commit, when the instance is closed.
+            return Ok(Progress::DONE);
+        }
+        let host = self.bolt.slot.host_mut()?;
         host.session_mut().stop();
         host.send();
         Ok(self.waiting())
@@ -402,8 +439,18 @@ impl Processor for ProcessBoltProcessor {
     }
 
     fn close(&mut self) {
-        if let Ok(host) = self.bolt.slot.host() {
-            host.kill();
+        match self.shared.kind {
+            // Its own `close` is called.
+            ProcessKind::Own => {
+                if let Some(host) = self.bolt.slot.take() {
+                    host.stop_detached();
+                }
+            }
+            ProcessKind::Foreign => {
+                if let Ok(host) = self.bolt.slot.host() {
+                    host.kill();
+                }
+            }
         }
     }
 }

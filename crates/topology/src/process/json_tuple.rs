@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::encode::Values;
+use super::tuple_format::ReceivedTuple;
 use crate::tuple::Tuple;
 use crate::value::{FieldWriter, Value};
 
@@ -52,53 +52,34 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     };
 }
 
-/// A tuple that a process has emitted, with its encoded values.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ReceivedTuple {
-    /// The index of the stream.
-    pub(crate) stream: usize,
-    /// The instance that receives a tuple of a direct stream.
-    pub(crate) target: Option<u32>,
-    values: Vec<u8>,
-    count: usize,
-}
-
-impl ReceivedTuple {
-    /// Reads a tuple.
-    ///
-    /// # Errors
-    /// The reason why the document is no tuple.
-    pub(crate) fn read(document: &[u8]) -> Result<Self, String> {
-        let mut reader = serde_json::Deserializer::from_slice(document);
-        let read = reader.deserialize_any(TupleVisitor);
-        let read = read.and_then(|tuple| reader.end().map(|()| tuple));
-        read.map_err(|error| {
-            let text = String::from_utf8_lossy(document);
-            let text: String = text.chars().take(PREVIEW_CHARS).collect();
-            format!("{text} is no tuple: {error}")
-        })
-    }
+/// Reads a tuple from a document.
+///
+/// # Errors
+/// The reason why the document is no tuple.
+pub(crate) fn read_tuple(document: &[u8]) -> Result<ReceivedTuple<'static>, String> {
+    let mut reader = serde_json::Deserializer::from_slice(document);
+    let read = reader.deserialize_any(TupleVisitor);
+    let read = read.and_then(|tuple| reader.end().map(|()| tuple));
+    read.map_err(|error| {
+        let text = String::from_utf8_lossy(document);
+        let text: String = text.chars().take(PREVIEW_CHARS).collect();
+        format!("{text} is no tuple: {error}")
+    })
 }
 
 /// The maximum length of a tuple in a message about it, in characters.
 const PREVIEW_CHARS: usize = 80;
 
-impl Values for &ReceivedTuple {
-    fn encode(&self, to: &mut FieldWriter<'_>) {
-        to.encoded(&self.values, self.count);
-    }
-}
-
 struct TupleVisitor;
 
 impl<'de> Visitor<'de> for TupleVisitor {
-    type Value = ReceivedTuple;
+    type Value = ReceivedTuple<'static>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of the stream's index and the values, or a direct tuple")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ReceivedTuple, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let stream = items.next_element::<u32>()?;
         let stream =
             stream.ok_or_else(|| A::Error::custom("the index of the stream is missing"))?;
@@ -109,12 +90,12 @@ impl<'de> Visitor<'de> for TupleVisitor {
         Ok(ReceivedTuple {
             stream: stream as usize,
             target: None,
-            values,
+            values: values.into(),
             count,
         })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ReceivedTuple, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let (mut stream, mut target, mut read) = (None, None, None);
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
@@ -128,7 +109,7 @@ impl<'de> Visitor<'de> for TupleVisitor {
             (Some(stream), Some(target), Some((values, count))) => Ok(ReceivedTuple {
                 stream: stream as usize,
                 target: Some(target),
-                values,
+                values: values.into(),
                 count,
             }),
             _ => Err(A::Error::custom(
@@ -303,7 +284,7 @@ mod tests {
             r#"{"base64":"AP8="},[1,["x"]]]"#
         );
         assert_eq!(text, expected);
-        let read = ReceivedTuple::read(text.as_bytes()).unwrap();
+        let read = read_tuple(text.as_bytes()).unwrap();
         assert_eq!((read.stream, read.target, read.count), (3, None, 8));
         assert_eq!(read.values, encoded);
     }
@@ -311,7 +292,7 @@ mod tests {
     #[test]
     fn a_direct_tuple_names_its_instance() {
         let document = br#"{"stream": 1, "instance": 2, "values": ["a", 7]}"#;
-        let read = ReceivedTuple::read(document).unwrap();
+        let read = read_tuple(document).unwrap();
         assert_eq!((read.stream, read.target, read.count), (1, Some(2), 2));
     }
 
@@ -331,7 +312,7 @@ mod tests {
             ("\"text\"", "invalid type"),
             (&nested, ""),
         ] {
-            let refused = ReceivedTuple::read(document.as_bytes()).unwrap_err();
+            let refused = read_tuple(document.as_bytes()).unwrap_err();
             assert!(refused.contains(reason), "{document}: {refused}");
         }
     }

@@ -1,20 +1,19 @@
 //! A spout whose instance is a process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Clock, Epoch, Result};
 use ardea_instance::protocol::{
-    ComponentConfiguration, EmitReader, FLAG_MORE, FrameType, InstanceFrame, InstanceRole,
-    SPOUT_IS_DONE, Violation,
+    ComponentConfiguration, EmitReader, FLAG_MORE, FrameType, InstanceControl, InstanceFrame,
+    InstanceRole, SPOUT_IS_DONE, Violation,
 };
-use ardea_instance::{HostEvent, InstanceSlot, ReadyItem, RestartPolicy, RowLayout, SharedParts};
+use ardea_instance::{HostEvent, InstanceSlot, ProcessKind, ReadyItem, RestartPolicy, SharedParts};
 
 use super::failed_messages::FailedMessages;
-use super::json_tuple::ReceivedTuple;
-use super::{check_stream, outputs_of};
+use super::{ProcessParts, SentParallelism, TupleFormat, check_stream, outputs_of};
 use crate::compile::SpoutWiring;
 use crate::context::ComponentContext;
 use crate::failure::{Failure, Outcome};
@@ -46,8 +45,13 @@ struct SpoutTuples {
 }
 
 /// A spout whose instance is a process.
-pub(super) struct ProcessSpout {
+pub(crate) struct ProcessSpout {
     shared: SharedParts,
+    format: TupleFormat,
+    declares_state: bool,
+    told: SentParallelism,
+    /// True if the process asked for the next request while it was waiting.
+    is_woken: bool,
     wiring: Arc<SpoutWiring>,
     /// The process, from `open` on.
     slot: InstanceSlot,
@@ -68,11 +72,15 @@ pub(super) struct ProcessSpout {
 }
 
 impl ProcessSpout {
-    pub(super) fn new(shared: SharedParts, wiring: &Arc<SpoutWiring>) -> Self {
+    pub(crate) fn new(parts: &ProcessParts, wiring: &Arc<SpoutWiring>) -> Self {
         ProcessSpout {
-            shared,
+            shared: parts.shared.clone(),
+            format: parts.format,
+            declares_state: parts.traits.declares_state,
+            told: SentParallelism::default(),
+            is_woken: false,
             wiring: Arc::clone(wiring),
-            slot: InstanceSlot::default(),
+            slot: InstanceSlot::with_states(parts.traits.states.clone()),
             clock: Clock::system(),
             keeps_state: false,
             received: VecDeque::new(),
@@ -89,7 +97,7 @@ impl ProcessSpout {
     /// Takes what the process has sent.
     fn receive(&mut self) -> Result<()> {
         loop {
-            let event = self.slot.host_mut()?.next_event(&RowLayout)?;
+            let event = self.slot.host_mut()?.next_event(&self.format)?;
             let Some(event) = event else { return Ok(()) };
             match event {
                 HostEvent::Answered => self.take_answered()?,
@@ -103,6 +111,10 @@ impl ProcessSpout {
                     self.is_done = false;
                     self.next_at = Duration::ZERO;
                     self.failed.on_restart();
+                }
+                HostEvent::Received(frame) if frame.head.kind == FrameType::Wake => {
+                    self.is_woken = true;
+                    self.next_at = Duration::ZERO;
                 }
                 HostEvent::Received(_) | HostEvent::Ended => {}
             }
@@ -125,14 +137,16 @@ impl ProcessSpout {
         let payload = frame.payload;
         let mut reader = EmitReader::read(&payload)?;
         let count = reader.left();
-        if count > self.requested {
+        // A spout in Rust returns when it is asked to, and what it emits until then is not lost.
+        let is_own = self.shared.kind == ProcessKind::Own;
+        if count > self.requested && !is_own {
             let what = format!(
                 "an EMIT has {count} tuples, and {} were requested",
                 self.requested
             );
             return Err(Violation::new(what));
         }
-        self.requested -= count;
+        self.requested = self.requested.saturating_sub(count);
         let mut tuples = VecDeque::with_capacity(count as usize);
         while let Some(tuple) = reader.next_tuple()? {
             let message = match &*tuple.anchors {
@@ -166,7 +180,7 @@ impl ProcessSpout {
         // The process has more if a message failed after the request.
         let has_replays = self.failed.left() > 0;
         self.is_done = wait == SPOUT_IS_DONE && !has_replays;
-        let wait = match has_replays {
+        let wait = match has_replays || std::mem::take(&mut self.is_woken) {
             true => 0,
             false => u64::try_from(wait).unwrap_or(0),
         };
@@ -182,7 +196,7 @@ impl ProcessSpout {
             };
             let host = self.slot.host()?;
             let document = part.payload.get(place).unwrap_or_default();
-            let tuple = ReceivedTuple::read(document);
+            let tuple = self.format.read_tuple(document, &self.wiring.streams);
             let tuple = tuple.map_err(|reason| host.broken(Violation::new(reason)))?;
             let checked = check_stream(&self.wiring.streams, tuple.stream);
             checked.map_err(|violation| host.broken(violation))?;
@@ -200,8 +214,27 @@ impl ProcessSpout {
         Ok(true)
     }
 
-    /// Emits received tuples, then requests up to `limit` more.
-    fn turn(&mut self, limit: usize, out: &mut SpoutCollector<'_>) -> Result<Next> {
+    /// Tells the process a change of the topology.
+    fn control(&mut self, control: InstanceControl) {
+        if let (Ok(host), ProcessKind::Own) = (self.slot.host_mut(), self.shared.kind) {
+            host.session_mut().push_control(control);
+            host.send();
+        }
+    }
+
+    /// Emits received tuples, then requests up to `limit` more: failed messages only, or any.
+    fn turn(
+        &mut self,
+        limit: usize,
+        failed_only: bool,
+        out: &mut SpoutCollector<'_>,
+    ) -> Result<Next> {
+        if let Some(parallelism) = self.told.changed(&self.wiring.parallelism) {
+            self.control(InstanceControl {
+                parallelism: Some(parallelism),
+                ..InstanceControl::default()
+            });
+        }
         self.receive()?;
         if !self.emit(out)? {
             return Ok(Next::More);
@@ -220,7 +253,12 @@ impl ProcessSpout {
             return Ok(Next::Wait(self.next_at - now));
         }
         let limit = limit.min(out.room()).clamp(1, MAX_REQUEST) as u32;
-        if host.session_mut().request_tuples(limit) {
+        let session = host.session_mut();
+        let is_requested = match failed_only {
+            true => session.request_failed(limit),
+            false => session.request_tuples(limit),
+        };
+        if is_requested {
             self.requested = limit;
             self.failed.on_request();
         }
@@ -251,7 +289,10 @@ impl Spout for ProcessSpout {
     }
 
     fn state(&mut self) -> ComponentState<'_> {
-        ComponentState::Checkpointed(&mut self.slot)
+        match self.declares_state {
+            true => ComponentState::Checkpointed(&mut self.slot),
+            false => ComponentState::Undeclared,
+        }
     }
 
     fn open(&mut self, context: &ComponentContext) -> Outcome {
@@ -267,10 +308,15 @@ impl Spout for ProcessSpout {
             max_pending: Some(wiring.max_pending)
                 .filter(|most| *most != usize::MAX)
                 .map(|most| most as u64),
+            parallelism: match self.shared.kind {
+                ProcessKind::Own => self.told.first(&wiring.parallelism),
+                ProcessKind::Foreign => BTreeMap::new(),
+            },
         };
+        let format = self.format.as_str();
         let configuration = self
             .shared
-            .component_configuration(context, false, component);
+            .component_configuration(context, false, format, component);
         // The tuples of a dead process may be lost or repeated, with and without state.
         let on_death = match self.keeps_state {
             true => RestartPolicy::Fail,
@@ -283,7 +329,8 @@ impl Spout for ProcessSpout {
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        self.turn(MAX_REQUEST, out).map_err(Failure::of_the_job)
+        self.turn(MAX_REQUEST, false, out)
+            .map_err(Failure::of_the_job)
     }
 
     fn next_batch(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
@@ -298,7 +345,7 @@ impl Spout for ProcessSpout {
             return Ok(if is_emitted { Next::Done } else { Next::More });
         }
         let limit = self.failed.left() as usize;
-        self.turn(limit, out).map_err(Failure::of_the_job)
+        self.turn(limit, true, out).map_err(Failure::of_the_job)
     }
 
     fn prepare_snapshot(
@@ -343,6 +390,20 @@ impl Spout for ProcessSpout {
         self.is_done = false;
         self.next_at = Duration::ZERO;
         self.report(std::iter::once((message, false)));
+    }
+
+    fn activate(&mut self) {
+        self.control(InstanceControl {
+            active: Some(true),
+            ..InstanceControl::default()
+        });
+    }
+
+    fn deactivate(&mut self) {
+        self.control(InstanceControl {
+            active: Some(false),
+            ..InstanceControl::default()
+        });
     }
 
     fn close(&mut self) {

@@ -9,8 +9,8 @@ use std::process::{abort, exit};
 
 use ardea_core::{PartitionId, Timestamp};
 use ardea_instance::protocol::{
-    GuestHello, InstanceConfiguration, NOT_ANCHORED, PendingRow, ProtocolRange, RowRecords,
-    SPOUT_IS_DONE, StatePartEntry, TupleAck,
+    GuestHello, GuestOptions, InstanceConfiguration, NOT_ANCHORED, PendingRow, ProtocolRange,
+    RowRecords, SPOUT_IS_DONE, StatePartEntry, TupleAck,
 };
 use ardea_instance::{
     GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, InstanceCommand, serve,
@@ -168,6 +168,7 @@ impl GuestInstance for Guest {
             watermarks: false,
             rings: true,
             roles: vec![roles.into()],
+            options: GuestOptions::default(),
         }
     }
 

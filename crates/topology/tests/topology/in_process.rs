@@ -58,7 +58,7 @@ impl Drop for EndOnDrop<'_> {
 
 /// Runs `job` while its processes are killed; returns its outcome and the number of kills. `job`
 /// gets the path of the gate.
-fn run_killed<R>(times: usize, job: impl FnOnce(&str) -> R) -> (R, usize) {
+pub fn run_killed<R>(times: usize, job: impl FnOnce(&str) -> R) -> (R, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gate");
     let gate = UnixListener::bind(&path).unwrap();

@@ -6,6 +6,7 @@ mod guest;
 mod halves;
 mod in_process;
 mod mistakes;
+mod own_process;
 mod parts;
 mod process_files;
 mod processes;

@@ -152,6 +152,6 @@ fn codec_of(job: &Dag, edge: &Edge, vertex: VertexId) -> Result<Arc<dyn ChunkCod
 /// Returns the vertices with process isolation.
 pub(super) fn isolated(dag: &Dag) -> Result<Vec<VertexId>> {
     let vertices = dag.topological_order()?.into_iter();
-    let is_isolated = |id: &VertexId| dag.get(*id).wanted_isolation() == Isolation::Process;
+    let is_isolated = |id: &VertexId| dag.get(*id).needs_processes();
     Ok(vertices.filter(is_isolated).collect())
 }

@@ -5,14 +5,14 @@ use ardea_instance::protocol::{
     EmitReader, FrameType, InstanceFrame, NOT_ANCHORED, PendingRow, ResultReader, Violation,
     read_tuple_acks,
 };
-use ardea_instance::{BatchLayout, EncodedBatch, HostEvent, ReadyItem, RowLayout};
+use ardea_instance::{BatchLayout, EncodedBatch, HostEvent, ReadyItem};
 
 use super::{ProcessBolt, ProcessBoltProcessor, unopened};
 use crate::collector::{Collector, PendingTuple};
 use crate::failure::{Failure, Outcome};
 use crate::process::check_stream;
-use crate::process::json_tuple::ReceivedTuple;
 use crate::process::rows::SentTuple;
+use crate::process::tuple_format::ReceivedTuple;
 use crate::tuple::Origin;
 
 /// The maximum number of tuples that an instance holds.
@@ -82,7 +82,7 @@ impl ProcessBoltProcessor {
         let bolt = &mut *self.bolt;
         let host = bolt.slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
-        let streams = &self.wiring.streams;
+        let (streams, format) = (&self.wiring.streams, self.format);
         let mut outcomes = vec![RowOutcome::Acked; batch.records as usize];
         let sent = &bolt.sent;
         running.collect(|out| {
@@ -93,7 +93,7 @@ impl ProcessBoltProcessor {
                     let is_anchored = output.row != NOT_ANCHORED;
                     let position = batch.position + u64::from(output.row);
                     let anchor = sent.get(position).filter(|_| is_anchored);
-                    match ReceivedTuple::read(output.value) {
+                    match format.read_tuple(output.value, streams) {
                         Ok(tuple) => {
                             let checked = check_stream(streams, tuple.stream);
                             checked.map_err(|violation| host.broken(violation))?;
@@ -128,10 +128,12 @@ impl ProcessBoltProcessor {
         batch: &EncodedBatch,
         outcomes: &[RowOutcome],
     ) -> Result<()> {
-        let ProcessBolt { slot, sent, held } = &mut *self.bolt;
+        let ProcessBolt {
+            slot, sent, held, ..
+        } = &mut *self.bolt;
         let host = slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
-        let origins = &self.origins;
+        let (origins, format) = (&self.origins, self.format);
         let rows = sent.take(batch.position, batch.records);
         running.collect(|out| {
             for ((row, outcome), SentTuple { input, tuple }) in (0..).zip(outcomes).zip(rows) {
@@ -146,7 +148,7 @@ impl ProcessBoltProcessor {
                         let failed = out.fail_as(&tuple, &failure, || {
                             let origin = origins.get(input);
                             let origin = origin.map_or_else(String::new, Origin::to_string);
-                            (origin, RowLayout.raw(batch, row))
+                            (origin, format.raw(batch, row))
                         });
                         not_set_aside(failed)?;
                     }
@@ -180,7 +182,7 @@ impl ProcessBoltProcessor {
         let ProcessBolt { slot, held, .. } = &mut *self.bolt;
         let host = slot.host()?;
         let running = self.running.as_mut().ok_or_else(unopened)?;
-        let streams = &self.wiring.streams;
+        let (streams, format) = (&self.wiring.streams, self.format);
         running.collect(|out| {
             let read = || -> Result<Vec<_>, Violation> {
                 let mut reader = EmitReader::read(&frame.payload)?;
@@ -189,7 +191,8 @@ impl ProcessBoltProcessor {
                     let anchors = tuple.anchors.iter();
                     let anchors = anchors.map(|row| held.get(row).ok_or_else(|| not_held(*row)));
                     let anchors = anchors.collect::<Result<Vec<_>, _>>()?;
-                    let tuple = ReceivedTuple::read(tuple.value).map_err(Violation::new)?;
+                    let read = format.read_tuple(tuple.value, streams);
+                    let tuple = read.map_err(Violation::new)?;
                     check_stream(streams, tuple.stream)?;
                     tuples.push((anchors, tuple));
                 }
@@ -241,7 +244,7 @@ impl ProcessBoltProcessor {
 fn emit<'h>(
     out: &mut Collector<'_>,
     anchors: impl IntoIterator<Item = &'h PendingTuple>,
-    tuple: &ReceivedTuple,
+    tuple: &ReceivedTuple<'_>,
 ) -> Result<()> {
     let emitted = out.tied_to(anchors, |out| {
         Ok(out.emit_at(tuple.stream, tuple.target, tuple)?)
