@@ -108,7 +108,7 @@ pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, 
 pub use message::{
     Assignment, FromWorker, Peer, Registration, Run, RunningAssignment, Status, ToMaster, ToWorker,
 };
-pub use recovery_scope::{RecoveryScope, RestartedWorker, WholeRecovery};
+pub use recovery_scope::{JobRecoveryReason, RecoveryScope, RestoredWorker};
 pub use rejection::Rejection;
 pub use rescale::{RescalePhase, Scaling, ScalingAction, ScalingEvent};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};

@@ -136,7 +136,7 @@ pub use handshake::{Identity, MAX_HELLO_BYTES, PROTOCOL_VERSION, PeerIdentity, S
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES};
 pub use host::{HostConfig, HostPath, HostTransport};
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
-pub use kept_output::{KeptBytes, KeptOutput, StreamKeeping};
+pub use kept_output::{RetainedBytes, RetainedOutput, RetainedStreamState};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
 pub use network_waker::NetworkWaker;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ardea_coordination::control::{
-    ExecutionAttempt, RecoveryScope, RestartedWorker, WholeRecovery, WorkerId,
+    ExecutionAttempt, JobRecoveryReason, RecoveryScope, RestoredWorker, WorkerId,
 };
 use ardea_core::{Dag, Epoch, Isolation};
 use ardea_engine::{ModeChoice, Placement, Site};
-use ardea_network::exchange::{StreamKeeping, WorkerNumber};
+use ardea_network::exchange::{RetainedStreamState, WorkerNumber};
 
 /// The workers of an attempt that can be restored alone, and the output that is kept for them.
 #[derive(Clone, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct AttemptRecovery {
     scopes: BTreeMap<Site, RecoveryScope>,
     /// The epoch that the attempt was restored from in this process.
     from: Option<Epoch>,
-    keeping: Option<Arc<StreamKeeping>>,
+    keeping: Option<Arc<RetainedStreamState>>,
 }
 
 impl AttemptRecovery {
@@ -42,8 +42,8 @@ impl AttemptRecovery {
             || !dag.feeding_urgent_inputs().is_empty()
             || dag.vertices().iter().any(is_isolated);
         let job = match (batches.kept_bytes, has_feature) {
-            (0, _) => Some(WholeRecovery::NothingKept),
-            (_, true) => Some(WholeRecovery::Feature),
+            (0, _) => Some(JobRecoveryReason::NothingKept),
+            (_, true) => Some(JobRecoveryReason::Feature),
             _ => None,
         };
         let vertices = || {
@@ -62,18 +62,18 @@ impl AttemptRecovery {
             }
             for vertex in vertices().filter(|it| placement.sites(*it).contains(site)) {
                 if dag.inputs(vertex).is_empty() {
-                    *scope = RecoveryScope::JobBecause(WholeRecovery::HasSource);
+                    *scope = RecoveryScope::JobBecause(JobRecoveryReason::HasSource);
                     break;
                 }
                 if !dag.get(vertex).is_repeatable() {
-                    *scope = RecoveryScope::JobBecause(WholeRecovery::NotRepeatable);
+                    *scope = RecoveryScope::JobBecause(JobRecoveryReason::NotRepeatable);
                 }
             }
         }
         AttemptRecovery {
             scopes,
             from: attempt.from,
-            keeping: Some(Arc::new(StreamKeeping::new(batches.kept_bytes))),
+            keeping: Some(Arc::new(RetainedStreamState::new(batches.kept_bytes))),
         }
     }
 
@@ -88,14 +88,17 @@ impl AttemptRecovery {
     }
 
     /// Returns what is needed to keep the output to `site`, if its worker can be restored alone.
-    pub(crate) fn keeping_for(&self, site: Site) -> Option<(Arc<StreamKeeping>, Option<Epoch>)> {
+    pub(crate) fn keeping_for(
+        &self,
+        site: Site,
+    ) -> Option<(Arc<RetainedStreamState>, Option<Epoch>)> {
         let keeping = self.keeping.as_ref().filter(|_| self.covers(site))?;
         Some((Arc::clone(keeping), self.from))
     }
 
     /// Records a worker that was restored alone. Returns true if that was not known.
-    pub(crate) fn restarted(&self, restarted: &RestartedWorker) -> bool {
-        let RestartedWorker { worker, from, .. } = restarted;
+    pub(crate) fn restarted(&self, restarted: &RestoredWorker) -> bool {
+        let RestoredWorker { worker, from, .. } = restarted;
         let WorkerId {
             container,
             incarnation,

@@ -9,7 +9,7 @@ use ardea_network::exchange::{Received, StreamItem, StreamReceiver};
 
 use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 use crate::traffic::Arrivals;
-use crate::whole_batches::WholeBatches;
+use crate::whole_batches::BatchBuffer;
 
 /// The receiving end of an edge from another container. Nothing is received until the previous user
 /// of the endpoint has returned it.
@@ -17,7 +17,7 @@ pub(crate) struct RemoteReceiver {
     endpoint: EndpointUser<StreamReceiver>,
     arrivals: Arrivals,
     /// Present if the peer may be restored alone.
-    batches: Option<Box<WholeBatches>>,
+    batches: Option<Box<BatchBuffer>>,
     /// A received chunk whose micro-batch may be incomplete; empty between calls.
     incoming: Chunk,
 }

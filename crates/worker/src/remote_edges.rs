@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ardea_coordination::control::{Generation, RestartedWorker};
+use ardea_coordination::control::{Generation, RestoredWorker};
 use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Result};
 use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site};
 use ardea_network::exchange::{
-    End, KeptOutput, ReceiverConfig, SenderConfig, StreamCounts, StreamId, StreamReceiver,
+    End, ReceiverConfig, RetainedOutput, SenderConfig, StreamCounts, StreamId, StreamReceiver,
     StreamSender, StreamSenderConfig,
 };
 
@@ -117,7 +117,7 @@ impl WorkerRemoteEdges {
     }
 
     /// Handles the recovery of single workers: kept output is sent to their new processes.
-    pub(crate) fn workers_restarted(&self, restarted: &[RestartedWorker]) {
+    pub(crate) fn workers_restarted(&self, restarted: &[RestoredWorker]) {
         for worker in restarted {
             if self.recovery.restarted(worker) {
                 let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +175,7 @@ impl WorkerRemoteEdges {
             };
             let end = StreamSender::new(slot, Arc::clone(codec), config, counts);
             let end = match self.recovery.keeping_for(to) {
-                Some((keeping, from)) => end.keeping(KeptOutput::new(keeping, from)),
+                Some((keeping, from)) => end.keeping(RetainedOutput::new(keeping, from)),
                 None => end,
             };
             EndpointSlot::new(end, self.network.clone())

@@ -11,7 +11,7 @@ use ardea_engine::RemoteItem;
 
 /// The items of a stream, by micro-batch.
 #[derive(Debug, Default)]
-pub(crate) struct WholeBatches {
+pub(crate) struct BatchBuffer {
     items: VecDeque<(RemoteItem, Chunk)>,
     /// The number of items at the front that belong to complete micro-batches.
     complete: usize,
@@ -29,7 +29,7 @@ pub(crate) struct WholeBatches {
 /// The maximum number of emptied chunks that are retained.
 const SPARE_CHUNKS: usize = 16;
 
-impl WholeBatches {
+impl BatchBuffer {
     /// Adds an item; its records are in `chunk`, which is empty afterwards.
     ///
     /// # Errors
@@ -129,21 +129,21 @@ mod tests {
         ))
     }
 
-    fn add_records(batches: &mut WholeBatches, value: u64) {
+    fn add_records(batches: &mut BatchBuffer, value: u64) {
         let item = RemoteItem::Records { target: 0 };
         batches.add(item, &mut records([value])).unwrap();
     }
 
-    fn add(batches: &mut WholeBatches, marker: Marker) -> Result<()> {
+    fn add(batches: &mut BatchBuffer, marker: Marker) -> Result<()> {
         batches.add(RemoteItem::Marker(marker), &mut Chunk::default())
     }
 
-    fn end(batches: &mut WholeBatches, batch: u64) -> Result<()> {
+    fn end(batches: &mut BatchBuffer, batch: u64) -> Result<()> {
         add(batches, Marker::BatchEnd(MicroBatch(batch)))
     }
 
     /// Returns the values and the numbers of ended micro-batches that are passed on.
-    fn passed(batches: &mut WholeBatches) -> Vec<String> {
+    fn passed(batches: &mut BatchBuffer) -> Vec<String> {
         let mut all = Vec::new();
         let mut chunk = Chunk::default();
         while let Some(item) = batches.next(&mut chunk) {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn items_are_passed_on_when_their_micro_batch_is_complete() {
-        let mut batches = WholeBatches::default();
+        let mut batches = BatchBuffer::default();
         add_records(&mut batches, 1);
         add_records(&mut batches, 2);
         assert_eq!(passed(&mut batches), [""; 0]);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_restarted_peer_repeats_what_is_dropped_and_continues_where_it_was() {
-        let mut batches = WholeBatches::default();
+        let mut batches = BatchBuffer::default();
         for batch in [4, 6] {
             add_records(&mut batches, batch);
             end(&mut batches, batch).unwrap();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_restarts_before_its_first_micro_batch_does_not_start_the_stream_again() {
-        let mut batches = WholeBatches::default();
+        let mut batches = BatchBuffer::default();
         add(&mut batches, Marker::Watermark(Watermark::NONE)).unwrap();
         add(&mut batches, Marker::Barrier(Epoch(3))).unwrap();
         passed(&mut batches);
@@ -207,14 +207,14 @@ mod tests {
             Marker::Barrier(Epoch(3)),
             Marker::Done,
         ] {
-            let mut batches = WholeBatches::default();
+            let mut batches = BatchBuffer::default();
             end(&mut batches, 7).unwrap();
             batches.restarted().unwrap();
             end(&mut batches, 6).unwrap();
             let error = add(&mut batches, wrong).unwrap_err();
             assert_eq!(error.code(), ErrorCode::PeerLost);
         }
-        let mut ended = WholeBatches::default();
+        let mut ended = BatchBuffer::default();
         add(&mut ended, Marker::Done).unwrap();
         assert!(ended.restarted().is_err());
     }
@@ -235,7 +235,7 @@ mod tests {
                 }
                 items.push(Err(2 * batch as u64));
             }
-            let send = |batches: &mut WholeBatches, count: usize| {
+            let send = |batches: &mut BatchBuffer, count: usize| {
                 for item in items.iter().take(count) {
                     match item {
                         Ok(value) => add_records(batches, *value),
@@ -243,10 +243,10 @@ mod tests {
                     }
                 }
             };
-            let mut undisturbed = WholeBatches::default();
+            let mut undisturbed = BatchBuffer::default();
             send(&mut undisturbed, items.len());
             let expected = passed(&mut undisturbed);
-            let mut batches = WholeBatches::default();
+            let mut batches = BatchBuffer::default();
             let mut all = Vec::new();
             for loss in losses {
                 send(&mut batches, loss);

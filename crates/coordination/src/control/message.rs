@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{
     AttemptEnd, Credentials, ExecutionAttempt, FromParticipant, Generation, MasterEpoch, Order,
-    PlanVersion, RecoveryScope, Rejection, RestartedWorker, ToParticipant, WorkerId,
+    PlanVersion, RecoveryScope, Rejection, RestoredWorker, ToParticipant, WorkerId,
 };
 
 /// A message that a worker sends over its connection to the master.
@@ -200,7 +200,7 @@ pub struct Assignment {
     /// runs another attempt ends that attempt and starts this one.
     pub attempt: Option<ExecutionAttempt>,
     /// The workers that were restored alone in the attempt.
-    pub restarted: Arc<[RestartedWorker]>,
+    pub restarted: Arc<[RestoredWorker]>,
     /// The required state of the peer table. The worker needs this state and the plans before it
     /// can carry out the assignment.
     pub peers: Order,

@@ -14,7 +14,7 @@ pub enum RecoveryScope {
     #[default]
     Job,
     /// The whole job, although it runs in micro-batches, for this reason.
-    JobBecause(WholeRecovery),
+    JobBecause(JobRecoveryReason),
     /// The worker alone: it computes its micro-batches since the checkpoint again, from output that
     /// the other workers have kept. These continue.
     Worker,
@@ -22,7 +22,7 @@ pub enum RecoveryScope {
 
 /// The reason for which a job in micro-batches is restored as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum WholeRecovery {
+pub enum JobRecoveryReason {
     /// The worker runs an instance of a source.
     HasSource,
     /// The worker runs an instance that is not declared repeatable.
@@ -43,28 +43,28 @@ pub enum WholeRecovery {
     JobDisturbed,
 }
 
-impl fmt::Display for WholeRecovery {
+impl fmt::Display for JobRecoveryReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WholeRecovery::HasSource => "it runs a source",
-            WholeRecovery::NotRepeatable => "it runs a step that is not repeatable",
-            WholeRecovery::Feature => {
+            JobRecoveryReason::HasSource => "it runs a source",
+            JobRecoveryReason::NotRepeatable => "it runs a step that is not repeatable",
+            JobRecoveryReason::Feature => {
                 "the job has an urgent input, a side channel or instances in processes of their own"
             }
-            WholeRecovery::NothingKept => "micro_batch.kept_bytes is 0",
-            WholeRecovery::NoCheckpoint => "no checkpoint was committed",
-            WholeRecovery::RestoredBefore => {
+            JobRecoveryReason::NothingKept => "micro_batch.kept_bytes is 0",
+            JobRecoveryReason::NoCheckpoint => "no checkpoint was committed",
+            JobRecoveryReason::RestoredBefore => {
                 "it was restored alone from the same checkpoint before"
             }
-            WholeRecovery::CheckpointInProgress => "a checkpoint was in progress",
-            WholeRecovery::JobDisturbed => "the job was being changed, restored or ended",
+            JobRecoveryReason::CheckpointInProgress => "a checkpoint was in progress",
+            JobRecoveryReason::JobDisturbed => "the job was being changed, restored or ended",
         })
     }
 }
 
 /// A worker that was restored alone in the current attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RestartedWorker {
+pub struct RestoredWorker {
     /// The new process. Other workers repeat their kept output to it.
     pub worker: WorkerId,
     /// The epoch that the process was restored from, or `None` if it started without state.

@@ -11,15 +11,15 @@ use crate::exchange::ids::{InstanceNumber, WorkerNumber};
 
 /// The bound of the bytes that the streams of an attempt keep together.
 #[derive(Debug)]
-pub struct KeptBytes {
+pub struct RetainedBytes {
     limit: u64,
     used: AtomicU64,
 }
 
-impl KeptBytes {
+impl RetainedBytes {
     /// Creates a bound.
     pub fn new(limit: u64) -> Self {
-        KeptBytes {
+        RetainedBytes {
             limit,
             used: AtomicU64::new(0),
         }
@@ -41,9 +41,9 @@ impl KeptBytes {
 
 /// The state that the streams of an attempt share which keep their output.
 #[derive(Debug)]
-pub struct StreamKeeping {
+pub struct RetainedStreamState {
     /// The bound of all kept output.
-    pub bytes: KeptBytes,
+    pub bytes: RetainedBytes,
     /// The number of kept frames with records that were sent again.
     pub reused: AtomicU64,
     /// The newest committed epoch, plus one; zero if there is none.
@@ -52,11 +52,11 @@ pub struct StreamKeeping {
     restarted: Mutex<Vec<(WorkerNumber, u64, Option<Epoch>)>>,
 }
 
-impl StreamKeeping {
+impl RetainedStreamState {
     /// Creates the state of an attempt whose streams keep up to `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        StreamKeeping {
-            bytes: KeptBytes::new(limit),
+        RetainedStreamState {
+            bytes: RetainedBytes::new(limit),
             reused: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             restarted: Mutex::default(),
@@ -107,7 +107,7 @@ impl StreamKeeping {
 
 /// A frame of kept output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum KeptFrame<'a> {
+pub(super) enum RetainedFrame<'a> {
     /// Encoded records for one instance.
     Records {
         target: InstanceNumber,
@@ -157,8 +157,8 @@ struct Segment {
 ///
 /// Output beyond the bound is dropped. It then cannot be sent again before the next barrier.
 #[derive(Debug)]
-pub struct KeptOutput {
-    keeping: Arc<StreamKeeping>,
+pub struct RetainedOutput {
+    keeping: Arc<RetainedStreamState>,
     segments: VecDeque<Segment>,
     /// The position of the next frame to send: its segment, its entry, and its payload.
     next: (usize, usize, usize),
@@ -167,10 +167,10 @@ pub struct KeptOutput {
     is_idle: bool,
 }
 
-impl KeptOutput {
+impl RetainedOutput {
     /// Creates the output of a stream in an attempt that was restored from the epoch `from`.
-    pub fn new(keeping: Arc<StreamKeeping>, from: Option<Epoch>) -> Self {
-        KeptOutput {
+    pub fn new(keeping: Arc<RetainedStreamState>, from: Option<Epoch>) -> Self {
+        RetainedOutput {
             keeping,
             segments: VecDeque::from([Segment {
                 after: from,
@@ -185,7 +185,7 @@ impl KeptOutput {
         }
     }
 
-    pub(super) fn keeping(&self) -> &Arc<StreamKeeping> {
+    pub(super) fn keeping(&self) -> &Arc<RetainedStreamState> {
         &self.keeping
     }
 
@@ -285,16 +285,16 @@ impl KeptOutput {
     }
 
     /// Returns the next frame to send.
-    pub(super) fn next(&self) -> Option<KeptFrame<'_>> {
+    pub(super) fn next(&self) -> Option<RetainedFrame<'_>> {
         let (at, entry, payload) = self.peek()?;
         Some(match entry {
-            Entry::Marker(marker) => KeptFrame::Marker(marker),
-            Entry::Leave(target) => KeptFrame::Leave(target),
+            Entry::Marker(marker) => RetainedFrame::Marker(marker),
+            Entry::Leave(target) => RetainedFrame::Leave(target),
             Entry::Records {
                 target,
                 records,
                 bytes,
-            } => KeptFrame::Records {
+            } => RetainedFrame::Records {
                 target,
                 records,
                 payload: self.segments[at].payloads.get(payload..payload + bytes)?,
@@ -369,7 +369,7 @@ impl KeptOutput {
     }
 }
 
-impl Drop for KeptOutput {
+impl Drop for RetainedOutput {
     fn drop(&mut self) {
         for segment in &self.segments {
             self.keeping.bytes.remove(segment.payloads.len());
@@ -386,13 +386,13 @@ mod tests {
 
     const LIMITS: (usize, usize) = (1 << 10, 1 << 20);
 
-    fn output(limit: u64) -> (Arc<StreamKeeping>, KeptOutput) {
-        let keeping = Arc::new(StreamKeeping::new(limit));
-        let output = KeptOutput::new(Arc::clone(&keeping), Some(Epoch(3)));
+    fn output(limit: u64) -> (Arc<RetainedStreamState>, RetainedOutput) {
+        let keeping = Arc::new(RetainedStreamState::new(limit));
+        let output = RetainedOutput::new(Arc::clone(&keeping), Some(Epoch(3)));
         (keeping, output)
     }
 
-    fn add(output: &mut KeptOutput, value: u64) {
+    fn add(output: &mut RetainedOutput, value: u64) {
         let mut chunk = Chunk::new(Rows::from_iter([(value, Timestamp::MIN)]));
         let codec = RowsCodec::<u64>::wire();
         output
@@ -402,20 +402,20 @@ mod tests {
     }
 
     /// Sends all frames. Returns the payloads, and the markers as text.
-    fn sent(output: &mut KeptOutput) -> Vec<String> {
+    fn sent(output: &mut RetainedOutput) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(frame) = output.next() {
             all.push(match frame {
-                KeptFrame::Records { payload, .. } => format!("{payload:?}"),
-                KeptFrame::Marker(marker) => format!("{marker:?}"),
-                KeptFrame::Leave(target) => format!("leave {}", target.0),
+                RetainedFrame::Records { payload, .. } => format!("{payload:?}"),
+                RetainedFrame::Marker(marker) => format!("{marker:?}"),
+                RetainedFrame::Leave(target) => format!("leave {}", target.0),
             });
             output.advance();
         }
         all
     }
 
-    fn end(output: &mut KeptOutput, batch: u64) {
+    fn end(output: &mut RetainedOutput, batch: u64) {
         output.add_marker(Marker::BatchEnd(MicroBatch(batch)));
     }
 
@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_restored_process_is_known_by_its_incarnation() {
-        let keeping = StreamKeeping::new(0);
+        let keeping = RetainedStreamState::new(0);
         let worker = WorkerNumber(2);
         assert!(keeping.restarted(worker, 7, Some(Epoch(3))));
         assert!(!keeping.restarted(worker, 7, Some(Epoch(3))));

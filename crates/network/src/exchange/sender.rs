@@ -128,8 +128,8 @@ impl EdgeSender {
         Ok(true)
     }
 
-    /// Sends a frame of `records` encoded records to one instance. Returns false if the frame cannot
-    /// be sent now.
+    /// Sends a frame of `records` encoded records to one instance. Returns false if it cannot be
+    /// sent now.
     ///
     /// # Errors
     /// The peer is disconnected.

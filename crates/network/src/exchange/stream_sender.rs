@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
 
 use crate::exchange::ids::InstanceNumber;
-use crate::exchange::kept_output::KeptOutput;
+use crate::exchange::kept_output::RetainedOutput;
 use crate::exchange::port_slot::{LinkNumber, NewPort, PortSlot};
 use crate::exchange::sender::{EdgeSender, SenderConfig};
 
 mod keeping;
 
-use keeping::KeepingState;
+use keeping::RetainedStream;
 
 /// Configuration of a [`StreamSender`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ pub struct StreamSender {
     left: BTreeSet<InstanceNumber>,
     counts: StreamCounts,
     /// Present if the stream keeps its output for a peer that may be restored alone.
-    keeping: Option<Box<KeepingState>>,
+    keeping: Option<Box<RetainedStream>>,
 }
 
 /// The counters of a sending end.
@@ -130,8 +130,8 @@ impl StreamSender {
     }
 
     /// Lets the stream keep its output, and repeat it to a peer that was restored alone.
-    pub fn keeping(mut self, output: KeptOutput) -> Self {
-        self.keeping = Some(Box::new(KeepingState::new(output)));
+    pub fn keeping(mut self, output: RetainedOutput) -> Self {
+        self.keeping = Some(Box::new(RetainedStream::new(output)));
         self
     }
 
@@ -271,7 +271,7 @@ impl StreamSender {
     /// Returns true if nothing is pending. Without a connection, only the initial frames of the
     /// next connection can be pending.
     pub fn is_flushed(&self) -> bool {
-        let is_sent = |keeping: &KeepingState| keeping.is_sent();
+        let is_sent = |keeping: &RetainedStream| keeping.is_sent();
         let has_kept_all = self.keeping.as_deref().is_none_or(is_sent);
         let live = self.live.as_ref();
         let is_live_flushed = live.is_none_or(|live| live.first.is_empty() && !live.is_holding);

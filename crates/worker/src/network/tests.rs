@@ -9,8 +9,9 @@ use ardea_coordination::control::Generation;
 use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp};
 use ardea_engine::Site;
 use ardea_network::exchange::{
-    End, Identity, InstanceNumber, KeptOutput, Received, ReceiverConfig, RowsCodec, StreamId,
-    StreamItem, StreamKeeping, StreamReceiver, StreamSender, StreamSenderConfig, WorkerNumber,
+    End, Identity, InstanceNumber, Received, ReceiverConfig, RetainedOutput, RetainedStreamState,
+    RowsCodec, StreamId, StreamItem, StreamReceiver, StreamSender, StreamSenderConfig,
+    WorkerNumber,
 };
 
 use super::*;
@@ -115,14 +116,14 @@ impl Container {
     }
 
     /// Returns the sender of a stream that keeps its output.
-    fn keeps_for(&self, to: u32, keeping: &Arc<StreamKeeping>) -> EndpointUser<StreamSender> {
+    fn keeps_for(&self, to: u32, keeping: &Arc<RetainedStreamState>) -> EndpointUser<StreamSender> {
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
         let slot = network.port_slot(Site(to), End::Sender, StreamId::new(1, 0));
         let config = StreamSenderConfig {
             fails_on_loss: true,
             ..StreamSenderConfig::default()
         };
-        let output = KeptOutput::new(Arc::clone(keeping), None);
+        let output = RetainedOutput::new(Arc::clone(keeping), None);
         let end = StreamSender::new(slot, codec, config, Default::default()).keeping(output);
         EndpointUser::new(EndpointSlot::new(end, network))
     }
@@ -290,7 +291,7 @@ fn repeat_kept_output() {
     let ours = container(1, 1);
     let first = container(2, 1);
     ours.hears_of(&[&first]);
-    let keeping = Arc::new(StreamKeeping::new(1 << 20));
+    let keeping = Arc::new(RetainedStreamState::new(1 << 20));
     let mut sender = ours.keeps_for(2, &keeping);
     let mut receiver = first.receives_from(1);
     let mut got = Vec::new();

@@ -6,7 +6,7 @@ use super::interface::CoordinatorAction;
 use super::message::ParticipantId;
 use super::record::StopState;
 use super::{AttemptPhase, CheckpointCoordinator};
-use crate::control::{ExecutionAttempt, WholeRecovery};
+use crate::control::{ExecutionAttempt, JobRecoveryReason};
 
 impl CheckpointCoordinator {
     /// Holds checkpoints back until a lost participant is restored. Returns the attempt as the new
@@ -14,7 +14,7 @@ impl CheckpointCoordinator {
     ///
     /// # Errors
     /// The reason for which the whole job must be restored.
-    pub(crate) fn hold(&mut self) -> Result<ExecutionAttempt, WholeRecovery> {
+    pub(crate) fn hold(&mut self) -> Result<ExecutionAttempt, JobRecoveryReason> {
         let is_undisturbed = self.over.is_none()
             && self.phase == AttemptPhase::Running
             && self.failure.is_none()
@@ -25,17 +25,17 @@ impl CheckpointCoordinator {
         let record = self.record().filter(|record| {
             is_undisturbed && record.begun && !record.is_paused() && record.stop == StopState::No
         });
-        let record = record.ok_or(WholeRecovery::JobDisturbed)?;
-        let epoch = record.committed.ok_or(WholeRecovery::NoCheckpoint)?;
+        let record = record.ok_or(JobRecoveryReason::JobDisturbed)?;
+        let epoch = record.committed.ok_or(JobRecoveryReason::NoCheckpoint)?;
         let checkpoint = record.checkpoint(epoch);
-        let checkpoint = checkpoint.ok_or(WholeRecovery::NoCheckpoint)?;
+        let checkpoint = checkpoint.ok_or(JobRecoveryReason::NoCheckpoint)?;
         let attempt = ExecutionAttempt {
             generation: record.generation,
             from: Some(epoch),
             taken_in: checkpoint.generation,
         };
         if self.pending.is_some() || !self.is_between_checkpoints {
-            return Err(WholeRecovery::CheckpointInProgress);
+            return Err(JobRecoveryReason::CheckpointInProgress);
         }
         self.is_held = true;
         Ok(attempt)

@@ -39,7 +39,7 @@ use super::{JobMaster, JobPhase, MasterAction, MasterStatus};
 use crate::control::{
     CheckpointCoordinator, Command, CommandId, CoordinatorAction, CoordinatorConfig,
     CoordinatorEvent, CoordinatorStatus, DesiredState, EpochsOver, ExecutionAttempt, FinalState,
-    Generation, JobRef, MasterEpoch, PlanVersion, Rejection, RestartedWorker, Run, ToWorker,
+    Generation, JobRef, MasterEpoch, PlanVersion, Rejection, RestoredWorker, Run, ToWorker,
     WorkerId,
 };
 use worker_recovery::WorkerRecovery;
@@ -71,7 +71,7 @@ pub(super) struct Attempts {
     /// The worker that is being restored alone.
     recovering: Option<WorkerRecovery>,
     /// The workers that were restored alone, and their starting points.
-    restarted: Vec<(RestartedWorker, ExecutionAttempt)>,
+    restarted: Vec<(RestoredWorker, ExecutionAttempt)>,
     /// The time at which the participants that delay the start of the attempt are reported; `None`
     /// after the report.
     late_at: Option<Duration>,

@@ -9,7 +9,7 @@ use crate::packing::{ContainerId, InstanceId};
 use super::{JobMaster, MasterAction};
 use crate::control::{
     Assignment, DesiredState, ExecutionAttempt, Generation, MemberEvent, Order, Peer, PlanVersion,
-    RecoveryScope, Registration, Rejection, RestartedWorker, Run, Status, ToWorker, WorkerId,
+    RecoveryScope, Registration, Rejection, RestoredWorker, Run, Status, ToWorker, WorkerId,
 };
 
 /// The state of a registered worker, as known to the master.
@@ -48,7 +48,7 @@ pub(super) struct Content {
     pub(super) last: PlanVersion,
     pub(super) attempt: Option<ExecutionAttempt>,
     /// The workers that were restored alone in the attempt.
-    pub(super) restarted: Arc<[RestartedWorker]>,
+    pub(super) restarted: Arc<[RestoredWorker]>,
     pub(super) peers: Order,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::control::{ExecutionAttempt, Order, Rejection, RestartedWorker, Run};
+use crate::control::{ExecutionAttempt, Order, Rejection, RestoredWorker, Run};
 use crate::packing::{InstanceId, PackingPlan};
 
 /// A change of the instances that a worker runs.
@@ -31,7 +31,7 @@ pub struct Change {
     /// ignored.
     pub begins: bool,
     /// The workers that were restored alone in the attempt.
-    pub restarted: Arc<[RestartedWorker]>,
+    pub restarted: Arc<[RestoredWorker]>,
 }
 
 /// The reason for which a worker exits.

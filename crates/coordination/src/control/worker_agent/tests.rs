@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::control::{
-    AttemptFailure, CoordinatorMessage, EpochKind, JobRef, SnapshotAck, ToParticipant,
+    AttemptFailure, CoordinatorMessage, EpochKind, JobRef, RestoredWorker, SnapshotAck,
+    ToParticipant,
 };
 use crate::packing::{
     JobDemand, PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
@@ -320,7 +321,7 @@ fn a_worker_that_is_being_restored_alone_is_part_of_the_attempt_when_all_know_of
         else {
             unreachable!("it is one");
         };
-        let restarted = RestartedWorker {
+        let restarted = RestoredWorker {
             worker,
             from: Some(Epoch(7)),
             is_complete,

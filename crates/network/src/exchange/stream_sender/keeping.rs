@@ -10,12 +10,12 @@ use ardea_core::{Chunk, Error, ErrorCode, Marker, Result, Watermark};
 
 use super::{ControlFrame, StreamSender};
 use crate::exchange::ids::InstanceNumber;
-use crate::exchange::kept_output::{KeptFrame, KeptOutput};
+use crate::exchange::kept_output::{RetainedFrame, RetainedOutput};
 use crate::exchange::port_slot::NewPort;
 
 /// The state of a stream that keeps its output.
-pub(super) struct KeepingState {
-    output: KeptOutput,
+pub(super) struct RetainedStream {
+    output: RetainedOutput,
     /// The incarnation of the peer that the output was sent to, if there was a connection.
     incarnation: Option<u64>,
     /// True if frames were sent over the last connection.
@@ -26,9 +26,9 @@ pub(super) struct KeepingState {
     owes_end: bool,
 }
 
-impl KeepingState {
-    pub(super) fn new(output: KeptOutput) -> Self {
-        KeepingState {
+impl RetainedStream {
+    pub(super) fn new(output: RetainedOutput) -> Self {
+        RetainedStream {
             output,
             incarnation: None,
             has_sent: false,
@@ -122,17 +122,17 @@ impl StreamSender {
             };
             let bytes_before = live.sender.bytes_sent();
             let sent = match frame {
-                KeptFrame::Records {
+                RetainedFrame::Records {
                     target,
                     records,
                     payload,
                 } => live.sender.send_encoded(target, records, payload),
-                KeptFrame::Marker(marker) => live.sender.mark(marker),
-                KeptFrame::Leave(target) => live.sender.leave(target),
+                RetainedFrame::Marker(marker) => live.sender.mark(marker),
+                RetainedFrame::Leave(target) => live.sender.leave(target),
             };
             let bytes = match frame {
-                KeptFrame::Records { .. } => live.sender.bytes_sent() - bytes_before,
-                KeptFrame::Marker(_) | KeptFrame::Leave(_) => 0,
+                RetainedFrame::Records { .. } => live.sender.bytes_sent() - bytes_before,
+                RetainedFrame::Marker(_) | RetainedFrame::Leave(_) => 0,
             };
             self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
             if !self.handle_outcome(sent)? {

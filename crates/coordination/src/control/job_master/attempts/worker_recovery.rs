@@ -18,7 +18,7 @@ use crate::packing::ContainerId;
 use super::super::{JobMaster, MasterAction, MasterStatus};
 use super::{AttemptPhase, Attempts};
 use crate::control::{
-    CoordinatorStatus, ExecutionAttempt, ParticipantId, RestartedWorker, WholeRecovery, WorkerId,
+    CoordinatorStatus, ExecutionAttempt, JobRecoveryReason, ParticipantId, RestoredWorker, WorkerId,
 };
 use ardea_core::Epoch;
 
@@ -50,7 +50,7 @@ impl JobMaster {
         lost: WorkerId,
         reason: &str,
         actions: &mut Vec<MasterAction>,
-    ) -> Result<(), WholeRecovery> {
+    ) -> Result<(), JobRecoveryReason> {
         let are_others_present = self.attempt_plan().is_some_and(|(_, plan)| {
             let mut ids = plan.containers().iter().map(|container| container.id);
             ids.all(|id| id == lost.container || self.workers.contains_key(&id))
@@ -64,13 +64,13 @@ impl JobMaster {
             is_running && lives.are_conducted() && lives.recovering.is_none()
         });
         let lives = lives.filter(|_| are_others_present && has_one_plan);
-        let lives = lives.ok_or(WholeRecovery::JobDisturbed)?;
+        let lives = lives.ok_or(JobRecoveryReason::JobDisturbed)?;
         let container = lost.container;
         let committed = lives.epochs.record().and_then(|record| record.committed);
         let mut restarted = lives.restarted.iter();
         // A worker that dies again and again counts as a failure of the job.
         if restarted.any(|(it, _)| it.worker.container == container && it.from == committed) {
-            return Err(WholeRecovery::RestoredBefore);
+            return Err(JobRecoveryReason::RestoredBefore);
         }
         let attempt = lives.epochs.hold()?;
         lives.recovering = Some(WorkerRecovery { container, attempt });
@@ -101,7 +101,7 @@ impl JobMaster {
             lives.participants.entry(worker.container).or_insert(worker);
             let from = recovery.attempt.from;
             let is_complete = false;
-            let restarted = RestartedWorker {
+            let restarted = RestoredWorker {
                 worker,
                 from,
                 is_complete,

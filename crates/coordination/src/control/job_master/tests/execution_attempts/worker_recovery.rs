@@ -1,7 +1,7 @@
 //! Tests of the recovery of one worker in the current attempt.
 
 use super::*;
-use crate::control::{RecoveryScope, WholeRecovery};
+use crate::control::{JobRecoveryReason, RecoveryScope};
 
 /// Creates a job whose workers can be restored alone, after its first commit.
 fn committed() -> (TestHarness, Epoch) {
@@ -188,7 +188,7 @@ fn a_new_leader_restores_the_whole_job_if_the_lost_worker_has_not_come_back() {
 #[test]
 fn the_reason_why_a_worker_is_not_restored_alone_is_reported() {
     let (mut desk, _) = committed();
-    desk.scope = RecoveryScope::JobBecause(WholeRecovery::HasSource);
+    desk.scope = RecoveryScope::JobBecause(JobRecoveryReason::HasSource);
     desk.carry_out_all();
     desk.happens(MasterEvent::Exited(worker(1)));
     let reasons = rollbacks(&desk);
