@@ -1,6 +1,7 @@
 //! The web page of a job that runs in this process.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ardea_config::{Kind, Resolved, Setting};
@@ -78,7 +79,7 @@ impl Page {
     pub(super) fn start(
         config: PageConfig,
         name: &str,
-        (dag, threads): (&Dag, std::num::NonZeroU32),
+        (dag, threads): (&Dag, NonZeroU32),
         is_json: bool,
     ) -> Result<Self> {
         let job = EmbeddedJob::new(name, logical_plan(dag, threads)?);
