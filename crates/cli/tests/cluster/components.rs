@@ -27,8 +27,8 @@ bolts:
     )
 }
 
-/// Kills processes of components after commits, up to three times, and waits for the end of the job.
-/// `vertices` are those with processes.
+/// Kills processes of components after commits, up to three times, and waits for the end of the
+/// job. `vertices` are those with processes.
 fn kill_until_the_end(arena: &Arena, job: &str, vertices: [&str; 2]) {
     let instances = || -> Vec<i32> {
         let processes = arena.processes().into_iter();

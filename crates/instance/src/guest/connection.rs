@@ -16,7 +16,7 @@ use crate::rings::PayloadRing;
 /// The connection to the host, with blocking reads and writes.
 pub(super) struct HostConnection {
     socket: UnixStream,
-    /// Where frames are written, each as a whole.
+    /// The socket for frames, each of which is written as a whole.
     sending: Arc<Mutex<UnixStream>>,
     buffer: FrameBuffer,
     /// Received files that were not used.

@@ -10,9 +10,12 @@ use crate::protocol::{
 };
 
 impl InstanceSession {
-    /// Notifies the instance of the commit of `epoch`, when it is restored.
+    /// Notifies the instance of the commit of `epoch`, when it is restored. An instance that is
+    /// stopped needs no notification.
     pub fn push_commit(&mut self, epoch: Epoch) {
-        self.commit = self.commit.max(Some(epoch));
+        if self.phase != SessionPhase::Stopping {
+            self.commit = self.commit.max(Some(epoch));
+        }
     }
 
     /// Sends the commit that waits for the restore, if the instance has state.
@@ -29,6 +32,7 @@ impl InstanceSession {
     pub fn has_committed(&self, epoch: Epoch) -> bool {
         let reports = |guest: &GuestHello| guest.state && guest.options.commits;
         match &self.guest {
+            _ if self.phase == SessionPhase::Stopping => true,
             _ if self.commit.is_some() => false,
             Some(guest) if reports(guest) => self.committed >= epoch,
             _ => true,

@@ -462,6 +462,9 @@ fn a_commit_is_done_when_an_instance_that_returns_it_has() {
     let commit = InstanceFrame::empty(FrameType::Commit, 2);
     session.on_frame(commit).unwrap();
     assert!(session.has_committed(Epoch(2)));
+    session.stop();
+    session.push_commit(Epoch(3));
+    assert!(session.has_committed(Epoch(3)), "it is stopped");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The tuples that the process of a bolt has received and not answered.
 //!
-//! Each tuple is a tree of its own, as if this process had the spout: its tree has the tuple and
-//! those that the bolt emits for it. The exclusive-or of all ids is zero when the bolt has acked the
-//! tuple, since the host takes over the emitted tuples when it receives them.
+//! Each tuple is the root of a tree, as if this process had the spout. The tree has the tuple and
+//! those that the bolt emits for it. The exclusive-or of all ids is zero when the bolt has acked
+//! the tuple, since the host tracks the emitted tuples from their receipt on.
 
 use std::collections::HashMap;
 

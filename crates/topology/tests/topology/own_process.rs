@@ -47,7 +47,7 @@ fn the_process_of_an_isolated_component() {
     exit(i32::from(served.is_err()));
 }
 
-/// What the test sees of a topology.
+/// The observations of a topology.
 #[derive(Clone, Default)]
 struct Observed {
     counts: Arc<Mutex<BTreeMap<String, u64>>>,
