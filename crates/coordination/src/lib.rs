@@ -5,7 +5,8 @@
 //!
 //! * [`packing`]: packing plans, and the policies that compute them;
 //! * [`control`]: leases, membership, the job master, checkpoints, upgrades;
-//! * [`elasticity`]: policies that size a running job by its load.
+//! * [`elasticity`]: policies that size a running job by its load;
+//! * [`placement`]: placement of instances by the traffic between them.
 //!
 //! # Invariants
 //!
@@ -16,3 +17,4 @@
 pub mod control;
 pub mod elasticity;
 pub mod packing;
+pub mod placement;

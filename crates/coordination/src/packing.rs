@@ -13,16 +13,16 @@
 //! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the result, and the difference between two
 //!   results;
 //! * [`PackingPolicy`] and its implementations [`RoundRobin`], [`BinPacking`],
-//!   [`CompliantRoundRobin`];
+//!   [`CompliantRoundRobin`], [`TrafficPacking`];
 //! * [`PackingPolicies`]: policies by name, including those of users, chosen per job;
 //! * [`InstanceLimits`], [`MOST_INSTANCES_ATTRIBUTE`]: limits of a cluster and of a vertex for the
 //!   number of instances;
 //! * [`COLOCATION_ATTRIBUTE`]: vertices that are colocated under every policy;
 //! * [`PackingError`]: the reason for which a job cannot be packed, with the numbers.
 //!
-//! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming
-//! Engines", ICDE 2017, §IV-A). A test suite for all policies, including those of users, is in
-//! `conformance`, behind the feature of that name.
+//! The interface and the first three policies are Heron's ("Twitter Heron: Towards Extensible
+//! Streaming Engines", ICDE 2017, §IV-A). A test suite for all policies, including those of users,
+//! is in `conformance`, behind the feature of that name.
 //!
 //! # Invariants
 //!
@@ -82,6 +82,7 @@ mod retain;
 mod bin_packing;
 mod compliant;
 mod round_robin;
+mod traffic;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -102,3 +103,7 @@ pub use plan_change::{Move, PlanChange};
 pub use policy::{PackingPolicies, PackingPolicy};
 pub use resources::{MilliCores, ResourceError, Resources};
 pub use round_robin::RoundRobin;
+pub use traffic::{
+    BALANCE_KEY, GROUPS_KEY, HOSTS_KEY, HostResources, PREFERRED_HOST_ATTRIBUTE, TRAFFIC,
+    TrafficPacking,
+};

@@ -12,6 +12,10 @@ mod compliant_round_robin {
     ardea_coordination::conformance_suite!(ardea_coordination::packing::CompliantRoundRobin);
 }
 
+mod traffic {
+    ardea_coordination::conformance_suite!(ardea_coordination::packing::TrafficPacking);
+}
+
 mod by_name {
     use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use ardea_coordination::packing::{
 use ardea_core::ErrorCode;
 use proptest::prelude::*;
 
-const POLICIES: [&str; 3] = ["round-robin", "binpack", "compliant-round-robin"];
+const POLICIES: [&str; 4] = ["round-robin", "binpack", "compliant-round-robin", "traffic"];
 
 fn resources(cpu: u64, memory_bytes: u64, disk_bytes: u64) -> Resources {
     Resources {

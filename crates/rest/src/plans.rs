@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ardea_coordination::packing::{
     COLOCATION_ATTRIBUTE, ContainerId, JobDemand, PackingPlan, VertexName,
 };
+use ardea_coordination::placement::InputEdge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,6 @@ use crate::{ContainerState, ContainerView};
 
 /// The attribute of a vertex's demand with the isolation of the vertex.
 const ISOLATION: &str = "isolation";
-/// The attribute of a vertex's demand with the incoming edges of the vertex, as JSON.
-const INPUTS: &str = "inputs";
 
 /// The three plans of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -96,17 +95,9 @@ pub struct LogicalEdge {
     /// Latency budget in microseconds; null if the edge has that of the job.
     #[serde(default)]
     pub latency_us: Option<u64>,
-}
-
-/// An edge as stored in the attributes of the consuming vertex.
-#[derive(Serialize, Deserialize)]
-struct InputEdge {
-    from: String,
-    output: usize,
-    input: usize,
-    routing: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    latency_us: Option<u64>,
+    /// Declared records a second (`placement.rates`); null if the rate is assumed.
+    #[serde(default)]
+    pub records_per_second: Option<u64>,
 }
 
 impl LogicalPlan {
@@ -122,8 +113,7 @@ impl LogicalPlan {
                 isolation: attribute(ISOLATION).unwrap_or_else(|| "tasklet".into()),
                 together: attribute(COLOCATION_ATTRIBUTE),
             });
-            let inputs = attribute(INPUTS).unwrap_or_default();
-            let inputs: Vec<InputEdge> = serde_json::from_str(&inputs).unwrap_or_default();
+            let inputs = InputEdge::of(&vertex.attributes);
             plan.edges
                 .extend(inputs.into_iter().map(|edge| LogicalEdge {
                     from: edge.from,
@@ -132,6 +122,7 @@ impl LogicalPlan {
                     input: edge.input,
                     routing: edge.routing,
                     latency_us: edge.latency_us,
+                    records_per_second: edge.records_per_second,
                 }));
         }
         plan
@@ -163,12 +154,10 @@ impl LogicalPlan {
                     input: edge.input,
                     routing: edge.routing.clone(),
                     latency_us: edge.latency_us,
+                    records_per_second: edge.records_per_second,
                 })
                 .collect();
-            // Serialization of strings and numbers can't fail.
-            if let Ok(inputs) = serde_json::to_string(&inputs) {
-                set(INPUTS, inputs);
-            }
+            InputEdge::write(&inputs, &mut wanted.attributes);
         }
     }
 
@@ -283,6 +272,7 @@ mod tests {
     use ardea_coordination::packing::{
         PackingConfig, PackingPolicy, Resources, RoundRobin, VertexDemand,
     };
+    use ardea_coordination::placement::GRAPH_INPUTS_ATTRIBUTE;
 
     use super::*;
 
@@ -309,6 +299,7 @@ mod tests {
                 input: 0,
                 routing: "keyed".into(),
                 latency_us: Some(1_000),
+                records_per_second: Some(5_000),
             }],
         };
         let mut demand = JobDemand::new("word-count");
@@ -328,7 +319,8 @@ mod tests {
 
     #[test]
     fn a_demand_without_a_graph_or_with_a_damaged_one_gives_its_vertices() {
-        let vertex = VertexDemand::new("v", 1, Resources::ZERO).attribute(INPUTS, "[{");
+        let vertex =
+            VertexDemand::new("v", 1, Resources::ZERO).attribute(GRAPH_INPUTS_ATTRIBUTE, "[{");
         let logical = LogicalPlan::of(&JobDemand::new("j").vertex(vertex));
         assert_eq!(logical.vertices.len(), 1);
         assert!(logical.edges.is_empty());

@@ -7,6 +7,7 @@
 
 use ardea_config::Resolved;
 use ardea_coordination::elasticity::ElasticityConfig;
+use ardea_coordination::placement::PlacementConfig;
 use ardea_core::{Error, Result};
 use ardea_metastore::StateUrl;
 use ardea_rest::{Client, ClusterSettings};
@@ -71,6 +72,7 @@ pub fn check_forms(
     // The schema of a benchmark lacks these settings.
     if resolved.value(ELASTICITY).is_some() {
         ElasticityConfig::from_settings(resolved)?;
+        PlacementConfig::from_settings(resolved)?;
     }
     ardea_worker::check_settings(resolved)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use ardea_config::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_coordination::control::WORKER_START_VARIABLE;
 use ardea_coordination::elasticity::ELASTICITY_SETTINGS;
+use ardea_coordination::placement::PLACEMENT_SETTINGS;
 use ardea_core::Result;
 use ardea_engine::NodeConfig;
 use ardea_rest::{ClusterSettings, with_clusters};
@@ -13,10 +14,10 @@ use ardea_worker::WORKER_SETTINGS;
 use crate::console::config_sources;
 
 /// Returns the schema of all settings of programs that run and submit jobs: node, fault tolerance,
-/// dead letters, workers, elasticity, metrics, and clusters.
+/// dead letters, workers, elasticity, placement, metrics, and clusters.
 pub fn schema() -> Schema {
     let of_jobs = config_sources::settings_of_run().and(WORKER_SETTINGS);
-    with_clusters(of_jobs.and(ELASTICITY_SETTINGS))
+    with_clusters(of_jobs.and(ELASTICITY_SETTINGS).and(PLACEMENT_SETTINGS))
 }
 
 /// Returns a resolver of all settings over the environment and the configuration files: the named

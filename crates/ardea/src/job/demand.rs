@@ -89,6 +89,7 @@ pub(crate) fn logical_plan(dag: &Dag, default: NonZeroU32) -> Result<LogicalPlan
             input: edge.target().1.index(),
             routing: format!("{:?}", edge.wanted_routing()),
             latency_us: edge.wanted_latency().map(|it| it.as_micros() as u64),
+            records_per_second: None,
         })
         .collect();
     Ok(logical)

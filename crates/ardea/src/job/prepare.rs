@@ -6,7 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use ardea_config::Resolved;
 use ardea_coordination::control::{JobDefinition, JobRef, ProgramRef};
-use ardea_coordination::packing::{JobDemand, PackingPlan, PackingPolicies};
+use ardea_coordination::packing::{JobDemand, PackingConfig, PackingPlan, PackingPolicies};
+use ardea_coordination::placement::{PlacementConfig, TrafficRates};
 use ardea_core::{Dag, Error, ErrorCode, Guarantee, Result};
 use ardea_engine::{ExecutionMode, Job, ModeChoice, NodeConfig, Parallelisms};
 use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_cluster_setting};
@@ -21,6 +22,9 @@ use super::locality_check::check_locality;
 
 /// The setting of the execution mode.
 const MODE: &str = "mode";
+
+/// The setting of the declared rates of edges.
+const RATES: &str = "placement.rates";
 
 /// A job to submit, with its program, files and arguments.
 pub struct SubmissionSpec {
@@ -157,8 +161,8 @@ impl Prepared {
                 settings: of_the_job,
                 version: env!("CARGO_PKG_VERSION").into(),
             },
+            packing: placement(settings, &cluster.packing_config, &mut demand)?,
             demand: demand.clone(),
-            packing: cluster.packing_config.clone(),
         };
         cluster.instances.check(&demand, None)?;
         let plan = pack(&request, &modules.managers)?;
@@ -223,6 +227,29 @@ impl Prepared {
         request.definition.program.package = package;
         request
     }
+}
+
+/// Writes the declared rates into the demand. Returns the packing configuration with the options of
+/// placement by traffic.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if a declared rate is invalid, or of an edge that the job lacks.
+fn placement(
+    settings: &Resolved,
+    packing: &PackingConfig,
+    demand: &mut JobDemand,
+) -> Result<PackingConfig> {
+    let mut packing = packing.clone();
+    // The schema of a benchmark may lack the settings of placement.
+    if settings.value(RATES).is_some() {
+        let config = PlacementConfig::from_settings(settings)?;
+        TrafficRates::declare(&config.rates, demand).map_err(|why| {
+            let hint = "give records a second for edges of the job, such as lines>words=20000";
+            settings.refuse(RATES, why).hint(hint)
+        })?;
+        config.write_into(&mut packing);
+    }
+    Ok(packing)
 }
 
 /// Packs the job as the cluster will.

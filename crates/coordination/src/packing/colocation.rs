@@ -10,6 +10,7 @@ use crate::packing::{
     InstanceId, JobDemand, PackingConfig, PackingPlan, PackingPolicy, Placement, Resources,
     VertexDemand, VertexName,
 };
+use crate::placement::{GRAPH_INPUTS_ATTRIBUTE, InputEdge, edges_with_rates};
 
 /// The vertex attribute that names the first vertex of its colocation group.
 ///
@@ -109,25 +110,43 @@ impl Groups {
     }
 
     /// Returns a demand with one vertex per group. An instance of this vertex requires the
-    /// resources of one instance of each vertex in the group.
+    /// resources of one instance of each vertex in the group. Its incoming edges are those of the
+    /// group's vertices from other groups.
     fn as_demand(&self, demand: &JobDemand) -> Result<JobDemand> {
         let mut contracted = JobDemand {
             job: demand.job.clone(),
             vertices: Vec::new(),
         };
         let mut places: HashMap<VertexName, usize> = HashMap::new();
-        for vertex in &demand.vertices {
+        let mut inputs: Vec<Vec<InputEdge>> = Vec::new();
+        let of_vertices = demand.vertices.iter();
+        let of_vertices = of_vertices.map(|vertex| (vertex.name.as_str(), group_of(vertex)));
+        let group_names: HashMap<&str, VertexName> = of_vertices.collect();
+        for (vertex, mut edges) in demand.vertices.iter().zip(edges_with_rates(demand)) {
             let name = group_of(vertex);
+            for edge in &mut edges {
+                if let Some(group) = group_names.get(edge.from.as_str()) {
+                    edge.from = group.to_string();
+                }
+            }
+            edges.retain(|edge| edge.from != name.as_str());
             let Some(place) = places.get(&name) else {
                 places.insert(name.clone(), contracted.vertices.len());
                 let mut first = vertex.clone();
                 first.name = name;
                 contracted.vertices.push(first);
+                inputs.push(edges);
                 continue;
             };
+            inputs[*place].extend(edges);
             let group = &mut contracted.vertices[*place];
             let sum = group.resources.checked_add(vertex.resources);
             group.resources = sum.unwrap_or(Resources::UNLIMITED);
+        }
+        for (vertex, edges) in contracted.vertices.iter_mut().zip(&inputs) {
+            if vertex.attributes.contains_key(GRAPH_INPUTS_ATTRIBUTE) {
+                InputEdge::write(edges, &mut vertex.attributes);
+            }
         }
         Ok(contracted)
     }

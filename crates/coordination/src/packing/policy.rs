@@ -12,7 +12,7 @@ use crate::packing::colocation::ColocatedPolicy;
 use crate::packing::retain::{RetainedPlan, keep};
 use crate::packing::{
     BinPacking, CompliantRoundRobin, JobDemand, PackingConfig, PackingError, PackingPlan,
-    RoundRobin, place, rebalance,
+    RoundRobin, TRAFFIC, TrafficPacking, place, rebalance,
 };
 
 /// A packing policy, which assigns instances to containers.
@@ -124,12 +124,14 @@ pub(crate) fn repack_balanced(
 pub struct PackingPolicies(BTreeMap<String, Arc<dyn PackingPolicy>>);
 
 impl PackingPolicies {
-    /// Returns the policies of this crate: `round-robin`, `binpack`, `compliant-round-robin`.
+    /// Returns the policies of this crate: `round-robin`, `binpack`, `compliant-round-robin`,
+    /// `traffic`.
     pub fn builtin() -> Self {
         PackingPolicies(BTreeMap::new())
             .with("round-robin", RoundRobin)
             .with("binpack", BinPacking)
             .with("compliant-round-robin", CompliantRoundRobin)
+            .with(TRAFFIC, TrafficPacking)
     }
 
     /// Adds a policy, or replaces the one of this name.

@@ -27,6 +27,7 @@ pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
         input: 0,
         routing: routing.to_string(),
         latency_us: None,
+        records_per_second: None,
     };
     let edges = [
         ("lines", "words", "round robin"),

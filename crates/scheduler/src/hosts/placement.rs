@@ -7,13 +7,14 @@
 //! |---|---|
 //! | `host=NAME` | on the host of that name only |
 //! | `rack=NAME` | only on hosts with that value of the attribute `rack`; likewise any attribute that a host has |
+//! | `preferred-host=NAME` | on the host of that name if it has room, else on another |
 //! | `spread=host` | where the fewest containers of the job are |
 //! | `spread=rack` | in the rack with the fewest containers of the job; likewise any attribute of hosts |
 
 use std::collections::BTreeMap;
 
 use ardea_coordination::control::ContainerRequest;
-use ardea_coordination::packing::{ContainerId, Resource, Resources};
+use ardea_coordination::packing::{ContainerId, PREFERRED_HOST_ATTRIBUTE, Resource, Resources};
 use ardea_core::{Error, ErrorCode};
 
 /// A host considered for placement.
@@ -92,11 +93,13 @@ fn best(request: &ContainerRequest, hosts: &[Candidate]) -> Option<usize> {
         .enumerate()
         .filter(|(_, host)| fits(host) && permits(request, host, hosts));
     let spread = request.attributes.get("spread");
+    let preferred = request.attributes.get(PREFERRED_HOST_ATTRIBUTE);
     fitting
         .min_by_key(|(_, host)| {
+            let is_other = preferred.is_some_and(|name| *name != host.id);
             let crowd = spread.map_or(0, |spread| crowd(spread, host, hosts));
             let left = std::cmp::Reverse(left_after(request, host));
-            (crowd, left, host.containers, host.id.clone())
+            (is_other, crowd, left, host.containers, host.id.clone())
         })
         .map(|(at, _)| at)
 }
@@ -107,7 +110,7 @@ fn permits(request: &ContainerRequest, host: &Candidate, hosts: &[Candidate]) ->
         .attributes
         .iter()
         .all(|(name, value)| match name.as_str() {
-            "spread" => true,
+            "spread" | PREFERRED_HOST_ATTRIBUTE => true,
             "host" => host.id == *value || host.attributes.get("host") == Some(value),
             // An attribute that no host has is no constraint.
             _ if hosts.iter().all(|host| !host.attributes.contains_key(name)) => true,
@@ -256,6 +259,25 @@ mod tests {
         assert_eq!(placed.values().collect::<Vec<_>>(), ["a", "c"]);
         let (placed, _) = place(missing("host"), hosts);
         assert_eq!(placed.values().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_preferred_host_is_taken_while_it_has_room() {
+        let hosts = vec![
+            host("a", 9, &[]),
+            host("b", 2, &[]),
+            drained(host("c", 9, &[])),
+        ];
+        let prefers = |id, name| request(id, 1, &[(PREFERRED_HOST_ATTRIBUTE, name)]);
+        let missing = vec![
+            prefers(1, "b"),
+            prefers(2, "b"),
+            prefers(3, "b"),
+            prefers(4, "c"),
+        ];
+        let (placed, refused) = place(missing, hosts);
+        assert!(refused.is_empty());
+        assert_eq!(placed.values().collect::<Vec<_>>(), ["b", "b", "a", "a"]);
     }
 
     #[test]

@@ -343,6 +343,10 @@ impl JobMaster {
                 let updated = self.update(&mut record, &parallelism);
                 return self.follow(id, record, updated);
             }
+            Command::Place(next) => {
+                let placed = self.place(&mut record, *next);
+                return self.follow(id, record, placed);
+            }
             Command::Rescale(containers) => {
                 let rescaled = self.rescale(&mut record, containers);
                 return self.follow(id, record, rescaled);
@@ -434,6 +438,29 @@ impl JobMaster {
         }
         // Instances that are added later are spread over the same number of containers.
         record.packing.containers = Some(containers);
+        self.put_next(record, plan, next);
+        Ok(true)
+    }
+
+    /// Puts another placement of the same instances in the same containers into the record. Returns
+    /// true if the record has changed.
+    fn place(&self, record: &mut JobRecord, next: PackingPlan) -> Result<bool, Rejection> {
+        let plan = self.plan_to_follow(record)?;
+        let change = plan.change_to(&next);
+        let is_outdated = next.demand() != plan.demand()
+            || !change.containers_added.is_empty()
+            || !change.containers_removed.is_empty();
+        if is_outdated {
+            return Err(Rejection::Impossible {
+                resources: false,
+                message: "the placement is for an earlier plan of the job".into(),
+                hint: Some("compare the placements again".into()),
+            });
+        }
+        let next = self.sized(next);
+        if next == *plan {
+            return Ok(false);
+        }
         self.put_next(record, plan, next);
         Ok(true)
     }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
+use crate::packing::{ContainerId, InstanceId, InstanceLimits, PackingPlan, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
 use super::ContainersToMove;
@@ -207,6 +207,9 @@ pub enum Command {
     Epochs(CheckpointCommand),
     /// Replace the program by another, with the same state; only for a job with a guarantee.
     Upgrade(Box<UpgradeOrder>),
+    /// Move instances between the present containers to where this plan has them, while the job
+    /// runs.
+    Place(Box<PackingPlan>),
 }
 
 /// The phase of a job.

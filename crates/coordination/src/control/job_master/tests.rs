@@ -3,6 +3,7 @@
 
 mod cancelled_plans;
 mod execution_attempts;
+mod placed_anew;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use ardea_coordination::packing::{ContainerId, Resources};
+use ardea_coordination::control::JobDefinition;
+use ardea_coordination::packing::{
+    ContainerId, HOSTS_KEY, HostResources, PackingConfig, Resources, TRAFFIC,
+};
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{Answer, HostView, HostedContainer, JobDescription, no_such_host};
-use ardea_scheduler::{HostRecord, LOCAL, check_room_elsewhere};
+use ardea_scheduler::{HOSTS, HostRecord, LOCAL, check_room_elsewhere};
 
 use super::{ClusterService, now_ms};
-use crate::daemon::host_registry::{API, PID, VERSION, host_at};
+use crate::daemon::host_registry::{API, JOB, PID, VERSION, host_at};
 
 /// A host's name and its registration.
 type Registered = (String, HostRecord);
@@ -40,6 +43,44 @@ impl ClusterService {
             });
         }
         Ok(hosts)
+    }
+
+    /// Writes the free resources of the hosts into the packing configuration of a job that is
+    /// packed by its traffic and runs on hosts. Drained hosts, and hosts for other jobs, are left
+    /// out. With none left, the job is packed without hosts, and waits for one.
+    pub(super) async fn write_free_hosts(
+        &self,
+        definition: &JobDefinition,
+        packing: &mut PackingConfig,
+    ) -> Answer<()> {
+        if definition.packing != TRAFFIC || definition.scheduler != HOSTS {
+            return Ok(());
+        }
+        let drained = self.drains.hosts().await?;
+        let hosts: Vec<HostResources> = self
+            .directory
+            .all()
+            .await?
+            .into_iter()
+            .filter(|(name, record)| {
+                let of_job = record.attributes.get(JOB);
+                !drained.contains(name) && of_job.is_none_or(|job| *job == definition.job.name)
+            })
+            .map(|(name, record)| HostResources {
+                name,
+                free: record
+                    .total
+                    .checked_sub(record.used)
+                    .unwrap_or(Resources::ZERO),
+            })
+            .collect();
+        if !hosts.is_empty() {
+            let hosts = serde_json::to_string(&hosts).map_err(|error| {
+                Error::new(ErrorCode::Internal, "the free hosts can't be written").because(error)
+            })?;
+            packing.extra.insert(HOSTS_KEY.into(), hosts);
+        }
+        Ok(())
     }
 
     /// Drains a host. Rejects the request if the host's containers do not fit onto other hosts.

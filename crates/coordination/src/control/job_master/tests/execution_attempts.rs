@@ -131,7 +131,7 @@ impl TestHarness {
     }
 
     /// Commits the regular epoch that precedes a change of plans.
-    fn come_near(&mut self) {
+    pub(super) fn come_near(&mut self) {
         self.wait(Duration::from_millis(200));
         assert_eq!(self.asked_for().unwrap().1, EpochKind::Usual);
         self.commit();
