@@ -11,7 +11,9 @@ use crate::micro_batch::BatchClock;
 use crate::planning::overwrite_check::refuse_overwriting;
 use crate::planning::wiring::Wiring;
 use crate::recording::JobRecorder;
-use crate::{InstanceReport, JobConfig, JobHandle, JobStatus, Layout, ModeChoice, RemoteEdges};
+use crate::{
+    InstanceReport, JobConfig, JobHandle, JobStatus, Layout, ModeChoice, PairReport, RemoteEdges,
+};
 
 pub(crate) mod launch;
 mod tasklet_registry;
@@ -156,6 +158,12 @@ impl Deployment {
     /// Returns the counters of all instances that are here, or that have read all their input here.
     pub fn instances(&self) -> Vec<InstanceReport> {
         self.handle.metrics()
+    }
+
+    /// Returns the records sent by each instance here to each other instance, here or in another
+    /// process. Steps that share a tasklet are left out.
+    pub fn pair_traffic(&self) -> Vec<PairReport> {
+        self.handle.shared.pair_traffic.report()
     }
 
     /// Returns the number of dropped records: those that arrived from other processes for instances

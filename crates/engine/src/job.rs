@@ -14,6 +14,7 @@ use ardea_core::{
 use crate::channels::control_queue::{Change, ControlQueue};
 use crate::executor::worker_shared::TaskletWaker;
 use crate::micro_batch::BatchClock;
+use crate::pair_traffic::PairCounterRegistry;
 use crate::panics::quietly;
 use crate::snapshotting::{EpochOutcome, SnapshotIo};
 use crate::{ExecutionPlan, JobConfig, OnInstanceFailure};
@@ -61,6 +62,8 @@ pub(crate) struct JobShared {
     epochs_wanted: AtomicU64,
     /// Number of records dropped because their instance was not here any more.
     misrouted: AtomicU64,
+    /// The records sent between instances.
+    pub(crate) pair_traffic: PairCounterRegistry,
     members: Mutex<Members>,
     failures: Mutex<VecDeque<InstanceFailure>>,
     outcome: Mutex<Outcome>,
@@ -137,6 +140,7 @@ impl JobShared {
             urgent: AtomicUsize::new(0),
             epochs_wanted: AtomicU64::new(last_epoch.0),
             misrouted: AtomicU64::new(0),
+            pair_traffic: PairCounterRegistry::default(),
             members: Mutex::default(),
             failures: Mutex::default(),
             outcome: Mutex::default(),

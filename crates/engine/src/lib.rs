@@ -65,6 +65,7 @@ mod deployment;
 mod job;
 mod micro_batch;
 mod node;
+mod pair_traffic;
 mod planning;
 mod program;
 mod recording;
@@ -93,6 +94,7 @@ pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 #[cfg(not(loom))]
 pub use job::{Interruptible, end_on_interrupt, on_interrupt};
 pub use node::Node;
+pub use pair_traffic::PairReport;
 pub use planning::colocation::{colocation_groups, equal_parallelism_groups};
 pub use planning::execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 pub use planning::mode_choice::ModeChoice;

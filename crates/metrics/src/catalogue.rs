@@ -104,6 +104,15 @@ const FAILED: &[&str] = &["job", "container", "vertex", "instance", "reason"];
 const QUANTILE: &[&str] = &["job", "container", "vertex", "instance", "quantile"];
 /// The labels of [`SENT_BYTES`]; `to` is the receiving vertex.
 const EDGE: &[&str] = &["job", "container", "vertex", "to"];
+/// The labels of [`PAIR_RECORDS`]; `to` and `to_instance` are the receiving instance.
+const PAIR: &[&str] = &[
+    "job",
+    "container",
+    "vertex",
+    "instance",
+    "to",
+    "to_instance",
+];
 /// The labels of [`SINK_DROPPED`].
 const SINK: &[&str] = &["job", "container", "sink"];
 
@@ -147,6 +156,8 @@ metrics! {
     INSTANCE_PROCESS_OMITTED = "ardea_instance_process_omitted_lines_total", Counter, INSTANCE, Sum, "lines of the process's output that were not logged, because there were too many";
     RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records received by the instance from other containers, including frames";
     SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records sent by the vertex's instances in the container to those of another vertex elsewhere, including frames";
+    VERTEX_PAIR_RECORDS = "ardea_vertex_pair_records_total", Counter, EDGE, Sum, "records sent by the vertex's instances in the container to those of another vertex, there or elsewhere; without steps that share a tasklet";
+    PAIR_RECORDS = "ardea_pair_records_total", Counter, PAIR, Sum, "records sent by the instance to an instance of another vertex, in the container or elsewhere; of each container the 256 busiest pairs";
     MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, tracked or not";
     MESSAGES_ACKED = "ardea_messages_acked_total", Counter, INSTANCE, Sum, "messages of the spout that were processed completely";
     MESSAGES_FAILED = "ardea_messages_failed_total", Counter, FAILED, Sum, "messages of the spout that failed: by a bolt, by a timeout, or by the loss of a worker";
@@ -184,6 +195,9 @@ metrics! {
     ROLLBACKS = "ardea_rollbacks_total", Counter, JOB, Sum, "rollbacks of the job to the newest committed epoch, since its leader was elected";
     ATTEMPT = "ardea_attempt", Gauge, JOB, Max, "execution attempt of the job: incremented with each rollback and update";
     RESTORE_SECONDS = "ardea_restore_seconds", Gauge, JOB, Max, "time from the request of the present attempt until all instances had their initial state; reported by the leader that observed it";
+    PLACEMENT_CUT = "ardea_placement_cut_records_per_second", Gauge, JOB, Max, "records a second between hosts under the present plan, in the last window; this and the two below exist with `placement.mode`";
+    PLACEMENT_BEST_CUT = "ardea_placement_best_cut_records_per_second", Gauge, JOB, Max, "records a second between hosts under the best plan for the traffic of that window, after the cost of its moves";
+    PLACEMENTS = "ardea_placements_total", Counter, JOB, Sum, "better placements that were proposed or carried out, since the leader of the job was elected";
     SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink missed, because it was too slow or failed";
 }
 

@@ -112,6 +112,56 @@ impl EdgeCounters {
     }
 }
 
+/// The records from the instances of a vertex in one container to the instances of another vertex.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VertexPairCounters {
+    /// The sending vertex.
+    pub vertex: String,
+    /// The receiving vertex.
+    pub to: String,
+    /// The number of records sent.
+    pub records: u64,
+}
+
+impl VertexPairCounters {
+    /// Adds the values to the batch of the process.
+    pub fn write(&self, batch: &mut Batch) {
+        let labels = Labels::of([("vertex", &*self.vertex), ("to", &*self.to)]);
+        let value = Value::Counter(self.records as f64);
+        batch.push(m::VERTEX_PAIR_RECORDS.name, &labels, value);
+    }
+}
+
+/// The records from one instance to another.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PairCounters {
+    /// The sending vertex.
+    pub vertex: String,
+    /// The sending instance.
+    pub instance: u32,
+    /// The receiving vertex.
+    pub to: String,
+    /// The receiving instance.
+    pub to_instance: u32,
+    /// The number of records sent.
+    pub records: u64,
+}
+
+impl PairCounters {
+    /// Adds the values to the batch of the process.
+    pub fn write(&self, batch: &mut Batch) {
+        let (instance, to_instance) = (self.instance.to_string(), self.to_instance.to_string());
+        let labels = Labels::of([
+            ("vertex", &*self.vertex),
+            ("instance", &*instance),
+            ("to", &*self.to),
+            ("to_instance", &*to_instance),
+        ]);
+        let value = Value::Counter(self.records as f64);
+        batch.push(m::PAIR_RECORDS.name, &labels, value);
+    }
+}
+
 impl InstanceCounters {
     /// Creates the counters of an instance from a snapshot, without restarts and exceptions.
     pub fn new(vertex: impl Into<String>, instance: u32, counters: MetricsSnapshot) -> Self {

@@ -75,7 +75,8 @@ mod history;
 
 pub use batch::{Batch, Sample};
 pub use collect::{
-    EdgeCounters, InstanceCounters, LatencyCounters, LinkCounters, MessageCounters, RingCounters,
+    EdgeCounters, InstanceCounters, LatencyCounters, LinkCounters, MessageCounters, PairCounters,
+    RingCounters, VertexPairCounters,
 };
 pub use history::{
     Curve, History, HistoryConfig, HistoryReport, Latest, Point, Resolution, Selector,

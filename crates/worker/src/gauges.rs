@@ -16,6 +16,7 @@ use ardea_network::exchange::RingCounts;
 use crate::deployer::{Deployer, View};
 use crate::failures::Failures;
 use crate::network::Network;
+use crate::pair_metrics::PairMetrics;
 
 /// Maximum time until the first metrics batch.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
@@ -35,6 +36,7 @@ pub(crate) struct Gauges {
     complete: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
     /// The latencies measured by latency markers, for each instance, as of the previous batch.
     latency: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
+    pairs: PairMetrics,
 }
 
 impl Gauges {
@@ -52,6 +54,7 @@ impl Gauges {
             for_master: LeaderBatches::default(),
             complete: BTreeMap::new(),
             latency: BTreeMap::new(),
+            pairs: PairMetrics::default(),
         }
     }
 
@@ -126,6 +129,7 @@ impl Gauges {
             };
             reading.write(batch);
         }
+        self.pairs.write(|| view.deployment.pair_traffic(), batch);
     }
 
     /// Returns the counters of an instance with the latencies since the previous batch.

@@ -95,6 +95,7 @@ mod driver;
 mod failures;
 mod host_peers;
 mod master_link;
+mod pair_metrics;
 mod peer_addresses;
 mod worker;
 

@@ -16,6 +16,8 @@ const FLOWING: &[&str] = &[
     "ardea_longest_slice_seconds",
     "ardea_received_bytes_total",
     "ardea_sent_bytes_total",
+    "ardea_vertex_pair_records_total",
+    "ardea_pair_records_total",
     "ardea_link_bytes_in_total",
     "ardea_link_bytes_out_total",
     "ardea_link_connected",

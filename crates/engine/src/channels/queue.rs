@@ -7,6 +7,7 @@ use ardea_spsc::{Capacity, Consumer, Producer, PushError, ring};
 
 use crate::channels::pending_producers::ProducerState;
 use crate::executor::worker_shared::TaskletWaker;
+use crate::pair_traffic::PairCounter;
 use crate::panics::quietly;
 use crate::remote::RemoteSignal;
 use crate::shim::{AtomicBool, Ordering, fence};
@@ -38,6 +39,8 @@ pub(crate) struct QueueSender {
     receiver: TaskletWaker,
     /// Number of records sent after the receiver was dropped.
     swallowed: u64,
+    /// Counts the records sent, if the queue leads from one instance to another.
+    sent: PairCounter,
 }
 
 /// The consuming tasklet's end.
@@ -67,6 +70,7 @@ pub(crate) fn queue(
             shared: Arc::clone(&shared),
             receiver,
             swallowed: 0,
+            sent: PairCounter::default(),
         },
         QueueReceiver {
             messages: messages_out,
@@ -78,6 +82,12 @@ pub(crate) fn queue(
 }
 
 impl QueueSender {
+    /// Sets the counter of the records sent.
+    pub(crate) fn counted(mut self, sent: PairCounter) -> Self {
+        self.sent = sent;
+        self
+    }
+
     /// Returns true if a message can be sent now. Otherwise the sending tasklet is woken when one
     /// can.
     pub(crate) fn has_room(&mut self) -> bool {
@@ -97,6 +107,9 @@ impl QueueSender {
     /// Sends a message; the caller has checked that there is room. Discarded if the receiver was
     /// dropped: its tasklet or its job has ended.
     pub(crate) fn send(&mut self, message: Message) {
+        if let Message::Chunk(chunk) = &message {
+            self.sent.add(chunk.len());
+        }
         match self.messages.push(message) {
             Ok(()) => {}
             Err(PushError::Gone(Message::Chunk(chunk))) => self.swallowed += chunk.len() as u64,

@@ -105,7 +105,13 @@ impl RewirePlan {
             return;
         };
         let capacity = capacity(&joint, &threads.config);
-        let laid = self.lay(roster, (role, output), &wanted, capacity, &mut ends.inlets);
+        let laid = self.lay(
+            roster,
+            (role, output),
+            (&joint, &wanted),
+            (capacity, &**job),
+            &mut ends.inlets,
+        );
         let Some(LaneChange {
             before,
             after,
@@ -163,8 +169,8 @@ impl RewirePlan {
         &self,
         roster: &TaskletRegistry,
         (role, output): (Role, usize),
-        wanted: &Lanes,
-        capacity: Capacity,
+        (joint, wanted): (&TaskletEdge, &Lanes),
+        (capacity, job): (Capacity, &JobShared),
         inlets: &mut BTreeMap<Role, Vec<NewInlet>>,
     ) -> Option<LaneChange> {
         let producer = self.member(roster, role)?;
@@ -186,6 +192,15 @@ impl RewirePlan {
                 None => {
                     let (from, to_place) = (producer.place.clone(), consumer.place.clone());
                     let (sender, receiver) = queue(capacity, from, to_place);
+                    let sender = match lanes.len() < wanted.consumers {
+                        true => sender.counted(job.pair_traffic.of_lane(
+                            &roster.wiring.dag,
+                            joint,
+                            role,
+                            *to,
+                        )),
+                        false => sender,
+                    };
                     inlets.entry(to.role).or_default().push(NewInlet {
                         input: to.input,
                         receiver,
