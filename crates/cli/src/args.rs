@@ -318,6 +318,9 @@ pub struct PlanArgs {
     /// Pack the job as for a cluster, without contacting one
     #[arg(long)]
     pub dry_run: bool,
+    /// Show the measured traffic between the instances of a running job
+    #[arg(long, conflicts_with = "dry_run")]
+    pub traffic: bool,
     /// The cluster of the job.
     #[command(flatten)]
     pub place: ClusterArgs,

@@ -20,7 +20,7 @@ use crate::{
     CheckpointsView, ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary,
     KillQuery, LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
     PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest,
+    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest,
 };
 
 use endpoint::Endpoint;
@@ -298,6 +298,11 @@ impl Client {
     /// Returns the current load of each vertex and container of a job.
     pub async fn top(&self, job: &str) -> Result<TopView> {
         self.get(path(job, "/top")).await
+    }
+
+    /// Returns the measured traffic between the instances of a job.
+    pub async fn traffic(&self, job: &str) -> Result<TrafficView> {
+        self.get(path(job, "/traffic")).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: String) -> Result<T> {

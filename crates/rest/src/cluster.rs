@@ -8,7 +8,7 @@ use crate::{
     CheckpointsView, ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
     LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
     PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
-    SavepointView, StatesView, SubmitRequest, TopView, UpgradeRequest,
+    SavepointView, StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest,
 };
 
 /// The queries and commands of a cluster. A host implements this trait, and the REST server calls
@@ -140,4 +140,7 @@ pub trait Cluster: Send + Sync {
 
     /// Returns the current load of each vertex and container of a job.
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView>;
+
+    /// Returns the measured traffic between the instances of a job.
+    fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView>;
 }

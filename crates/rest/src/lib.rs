@@ -60,6 +60,7 @@ mod settings;
 mod submit;
 mod token_file;
 mod top;
+mod traffic;
 mod upgrade;
 
 #[cfg(any(test, feature = "testing"))]
@@ -105,4 +106,5 @@ pub use settings::{CLUSTER_SETTINGS, is_cluster_setting, is_host_setting, with_c
 pub use submit::SubmitRequest;
 pub use token_file::read as read_token;
 pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};
+pub use traffic::{EdgeTraffic, InstanceCpu, PairTraffic, ProposalView, TrafficView};
 pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};

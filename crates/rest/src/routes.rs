@@ -9,7 +9,7 @@ use crate::{
     MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery, MapsView, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
     RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
-    TopView, UpgradeRequest,
+    TopView, TrafficView, UpgradeRequest,
 };
 
 /// The operation of a route; each operation has exactly one route.
@@ -43,6 +43,7 @@ pub(crate) enum Operation {
     MetricsRange,
     Top,
     JobEvents,
+    Traffic,
     Maps,
     MapEntry,
     MapEntries,
@@ -464,6 +465,16 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::JobEvents,
             "followJob",
             schema::<JobEvent>,
+        )
+    },
+    Route {
+        about: "The measured traffic between the instances of a job, and their processor time",
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/traffic",
+            Operation::Traffic,
+            "getTraffic",
+            schema::<TrafficView>,
         )
     },
     Route {

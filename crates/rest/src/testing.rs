@@ -18,8 +18,8 @@ use crate::{
     LogSource, LogStream, Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate,
     PastJobDescription, PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery,
     RecoverRequest, SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest, VertexTop, VertexView, no_such_container,
-    no_such_host, no_such_job,
+    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest, VertexTop, VertexView,
+    no_such_container, no_such_host, no_such_job,
 };
 
 pub use word_count::word_count;
@@ -582,5 +582,9 @@ impl Cluster for FakeCluster {
 
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
         ready_result(self.with(job, |job| job.top()))
+    }
+
+    fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView> {
+        ready_result(self.with(job, |_| TrafficView::default()))
     }
 }

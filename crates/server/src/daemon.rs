@@ -87,6 +87,7 @@ mod offline_jobs;
 mod old_packages;
 mod orphan_containers;
 mod retained_logs;
+mod traffic_view;
 
 mod host;
 

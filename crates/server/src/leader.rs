@@ -77,6 +77,7 @@ mod orphan_cleanup;
 mod published_state;
 mod submit;
 
+mod adaptation;
 mod attempt_history;
 mod checkpoint_gate;
 mod event_history;
@@ -95,6 +96,7 @@ mod leader_task;
 mod master_process;
 mod setup;
 mod succession;
+mod traffic_placement;
 mod view;
 
 pub use finder::LeaseFinder;
@@ -113,4 +115,5 @@ pub use view::JobView;
 
 pub(crate) use clock::now_ms;
 pub(crate) use setup::host_of;
+pub(crate) use traffic_placement::pair_of;
 pub(crate) use view::stored_description;

@@ -22,6 +22,7 @@ use ardea_bench::input::InputParams;
 use ardea_bench::ipc::{self, IpcParams};
 use ardea_bench::latency::LatencyParams;
 use ardea_bench::nexmark::NexmarkParams;
+use ardea_bench::placement::PlacementParams;
 use ardea_bench::recovery::RecoveryParams;
 use ardea_bench::rescale::RescaleParams;
 use ardea_bench::scheduling::{self, SchedulingParams};
@@ -107,6 +108,8 @@ pub enum BenchCommand {
         #[arg(long, value_name = "JSON", hide = true)]
         copy: Option<String>,
     },
+    /// Planning time of placement by traffic, and traffic between hosts compared with round robin
+    Placement(BenchArgs<PlacementParams>),
     /// Time and bytes of an iteration of logistic regression, compared with its arithmetic alone
     Sgd(BenchArgs<SgdParams>),
     /// CPU time of the stages from Kafka through a filter and an aggregation to Redis
@@ -204,6 +207,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
             copy: Some(copy), ..
         } => Ok(scheduling::run_worker(copy)?),
         BenchCommand::Scheduling { bench, copy: None } => scheduling_series::run(bench, context),
+        BenchCommand::Placement(bench) => bench.run(context),
         BenchCommand::Sgd(bench) => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),
     }

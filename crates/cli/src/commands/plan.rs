@@ -24,6 +24,9 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     if is_file || args.dry_run {
         return for_cluster::packed(path, rest, args, context);
     }
+    if args.traffic {
+        return for_cluster::traffic(name, rest, args, context);
+    }
     if args.place.cluster.is_some() || args.place.at.is_some() {
         return for_cluster::running(name, rest, args, context);
     }

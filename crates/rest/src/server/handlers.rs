@@ -313,6 +313,12 @@ pub(super) async fn top(State(shared): State<Shared>, uri: Uri, job: Job) -> Out
     ))
 }
 
+pub(super) async fn traffic(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = path_param(job)?;
+    let answer = shared.0.traffic(&job).await;
+    Ok(json_response(StatusCode::OK, answer, &uri))
+}
+
 pub(super) async fn document() -> Response {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| crate::openapi_document().to_string());
     ([(CONTENT_TYPE, JSON)], DOCUMENT.as_str()).into_response()

@@ -77,6 +77,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::MetricsRange => on(filter, handlers::metrics_range),
         Operation::Top => on(filter, handlers::top),
         Operation::JobEvents => on(filter, events::job),
+        Operation::Traffic => on(filter, handlers::traffic),
         Operation::Maps => on(filter, maps::list),
         Operation::MapEntry => on(filter, maps::entry),
         Operation::MapEntries => on(filter, maps::entries),

@@ -30,14 +30,14 @@ use ardea_rest::{
     JobDescription, JobSummary, KillQuery, LogQuery, LogStream, LogicalPlan, Maps, MetricsQuery,
     MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
     Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
-    SubmitRequest, TopView, UpgradeRequest, no_such_container,
+    SubmitRequest, TopView, TrafficView, UpgradeRequest, no_such_container,
 };
 use ardea_scheduler::{Drains, Schedulers};
 
 use crate::daemon::capacity_check::check_room;
 use crate::daemon::host_registry::HostRegistry;
 use crate::daemon::jobs::{JobLocation, Jobs, submission_of};
-use crate::daemon::{HostSetup, describe, logs, metrics_view};
+use crate::daemon::{HostSetup, describe, logs, metrics_view, traffic_view};
 
 /// Number of polls for the error that prevents leadership of a job. They take longer than the retry
 /// delay of leader candidates.
@@ -279,6 +279,13 @@ impl ClusterService {
             }
         }
     }
+
+    /// Returns what `show` makes of the metrics and the leader's view of a job.
+    async fn viewed<T>(&self, job: &str, show: fn(&History, &JobView, u64) -> T) -> Answer<T> {
+        let desk = self.desk(job).await?;
+        let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+        Ok(metrics.ask(|history| show(history, &view, now_ms())))
+    }
 }
 
 impl Cluster for ClusterService {
@@ -376,7 +383,7 @@ impl Cluster for ClusterService {
             let SubmitRequest {
                 definition,
                 demand,
-                packing,
+                mut packing,
             } = request;
             let job = definition.job.clone();
             if job.cluster != self.cluster.name {
@@ -390,6 +397,7 @@ impl Cluster for ClusterService {
             check_room(&demand, &definition.scheduler, self.machine)?;
             // Reject a job with an unknown scheduler.
             self.schedulers.get(&definition.scheduler)?;
+            self.write_free_hosts(&definition, &mut packing).await?;
             // Reject a taken name before a checkpoint folder is created.
             if let Ok(Some(stored)) = self.jobs.stored(&job.name).await
                 && stored.record.job != job
@@ -571,6 +579,10 @@ impl Cluster for ClusterService {
             let top = |history: &_| metrics_view::top(history, &view.description, &edges, now_ms());
             Ok(metrics.ask(top))
         })
+    }
+
+    fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView> {
+        Box::pin(self.viewed(job, traffic_view::traffic))
     }
 }
 

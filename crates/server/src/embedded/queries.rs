@@ -9,7 +9,7 @@ use ardea_rest::{
     LogQuery, LogStream, MapEntriesView, MapEntryView, MapPutRequest, MapQuery, MapStream, Maps,
     MapsView, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
     Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest, no_such_host, no_such_job,
+    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest, no_such_host, no_such_job,
 };
 
 use super::{EmbeddedJob, NONE};
@@ -168,6 +168,10 @@ impl Cluster for EmbeddedJob {
             let (job, edges) = (&self.0.description, &self.0.plans.logical.edges);
             metrics_view::top(&self.history(), job, edges, now_ms())
         })
+    }
+
+    fn traffic<'a>(&'a self, _job: &'a str) -> Pending<'a, TrafficView> {
+        refused()
     }
 }
 

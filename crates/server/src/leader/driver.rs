@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::leader::adaptation::{Adaptation, AdaptationResult};
 use crate::leader::attempt_history::AttemptHistory;
 use crate::leader::checkpoint_gate::CheckpointGate;
-use crate::leader::elasticity::Elasticity;
 use crate::leader::event_history::EventHistory;
 use crate::leader::history_handover::Handover;
 use crate::leader::leader_task::{Commanded, LeaderRequest, LeadershipState};
@@ -54,8 +54,8 @@ pub(crate) enum TaskResult {
     /// The leader of this epoch has overwritten the damaged node of the handed-over history. The
     /// error describes the damage.
     Mended(MasterEpoch, Error),
-    /// The number of hosts of the cluster that are not drained.
-    Hosts(u32),
+    /// The result of a task that adapts the job.
+    Adapted(AdaptationResult),
     /// All nodes of the job have been removed from the metadata store.
     Removed,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Driver {
     pub(crate) succession: Option<Succession>,
     commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
-    pub(crate) elasticity: Option<Elasticity>,
+    pub(crate) adaptation: Adaptation,
     resigned: Option<oneshot::Sender<()>>,
     standing: watch::Sender<LeadershipState>,
     /// True once the job has been deleted, while its nodes are being removed.
@@ -121,7 +121,7 @@ impl Driver {
             scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
             ..setup.master
         };
-        let elasticity = Elasticity::of(&submitted, &setup.elasticity)?;
+        let adaptation = Adaptation::of(&submitted, &setup.elasticity)?;
         let (job, lease) = (store.job().clone(), setup.lease);
         let (done, done_out) = mpsc::unbounded_channel();
         let (scheduler_events, scheduler_out) = mpsc::unbounded_channel();
@@ -145,7 +145,7 @@ impl Driver {
             succession: None,
             commands: HashMap::new(),
             commands_taken: 0,
-            elasticity,
+            adaptation,
             resigned: None,
             standing,
             leaving: false,
@@ -200,7 +200,7 @@ impl Driver {
         }
         self.hand_over_if_due();
         self.measure_epochs();
-        self.follow_load();
+        self.adapt();
     }
 
     fn done(&mut self, done: TaskResult) {
@@ -226,7 +226,7 @@ impl Driver {
                     self.mended(&error);
                 }
             }
-            TaskResult::Hosts(hosts) => self.follow_load_over(hosts),
+            TaskResult::Adapted(result) => self.adapted(result),
             TaskResult::Removed => self.over = true,
         }
     }
@@ -435,7 +435,7 @@ impl Driver {
                 }
             }
             MasterAction::Reply(id, reply) => {
-                self.note_refused_change(id, &reply);
+                self.note_adaptation_reply(id, &reply);
                 if let Some(answer) = self.commands.remove(&id) {
                     let _ = answer.send(Some(reply));
                 }

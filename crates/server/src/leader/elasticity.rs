@@ -21,6 +21,7 @@ use ardea_metrics::{History, Selector};
 use ardea_scheduler::Drains;
 
 use crate::leader::Submitted;
+use crate::leader::adaptation::AdaptationResult;
 use crate::leader::driver::{Driver, TaskResult};
 use crate::leader::job_metrics::now;
 
@@ -70,7 +71,7 @@ impl Elasticity {
 impl Driver {
     /// Counts the cluster's hosts at the end of a window, if the job has a policy.
     pub(crate) fn follow_load(&mut self) {
-        let Some(elasticity) = &mut self.elasticity else {
+        let Some(elasticity) = &mut self.adaptation.elasticity else {
             return;
         };
         let is_running = self.candidate.master().is_some_and(is_running);
@@ -80,7 +81,7 @@ impl Driver {
             self.tasks.spawn(async move {
                 // Without an answer, the next window follows.
                 if let Ok(hosts) = count_hosts(state).await {
-                    let _ = done.send(TaskResult::Hosts(hosts));
+                    let _ = done.send(TaskResult::Adapted(AdaptationResult::Hosts(hosts)));
                 }
             });
         }
@@ -95,7 +96,7 @@ impl Driver {
         let reason = proposal.reason;
         self.event_history.notice(format!("elasticity: {reason}"));
         let id = self.next_command();
-        if let Some(elasticity) = &mut self.elasticity {
+        if let Some(elasticity) = &mut self.adaptation.elasticity {
             elasticity.command = Some(id);
         }
         self.master(MasterEvent::Command(id, command));
@@ -103,7 +104,7 @@ impl Driver {
 
     /// Notes that a proposal of the policy was refused.
     pub(super) fn note_refused_change(&mut self, id: CommandId, reply: &Result<(), Rejection>) {
-        let elasticity = self.elasticity.as_mut();
+        let elasticity = self.adaptation.elasticity.as_mut();
         if let Some(refusal) = elasticity.and_then(|it| it.answered(id, reply)) {
             let what = format!("elasticity: the change was refused: {refusal}");
             self.event_history.notice(what);
@@ -111,7 +112,7 @@ impl Driver {
     }
 
     fn proposed_change(&mut self, hosts: u32) -> Option<(ScalingProposal, Command)> {
-        let elasticity = self.elasticity.as_mut()?;
+        let elasticity = self.adaptation.elasticity.as_mut()?;
         let master = self
             .candidate
             .master()

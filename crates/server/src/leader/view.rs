@@ -10,6 +10,7 @@ use ardea_coordination::control::{
     UpgradeEnd,
 };
 use ardea_coordination::packing::{ContainerId, ContainerPlan, JobDemand, PackingPlan};
+use ardea_coordination::placement::PlacementProposal;
 use ardea_rest::{
     ContainerState, ContainerView, JobDescription, JobEnding, JobSummary, MasterView,
     PastJobDescription, PastJobSummary, Phase, ProgramView, UpgradeView, VertexView,
@@ -50,6 +51,8 @@ pub struct JobView {
     /// counters of vertices are those under earlier leaders. Events of the last seconds before the
     /// crash of an earlier leader may be missing.
     pub description: JobDescription,
+    /// The better placement that the leader has found, if there is one.
+    pub proposal: Option<PlacementProposal>,
 }
 
 /// Returns the description of a job without a leader, from the submission and, if it is known, the
@@ -140,6 +143,7 @@ impl Driver {
             checkpoints: checkpoints(|_| true),
             savepoints: checkpoints(|kept| kept.is_savepoint),
             description: self.description(master),
+            proposal: self.adaptation.placement.proposal(),
         })
     }
 

@@ -22,16 +22,36 @@ pub fn running(
 ) -> Result<(), Failure> {
     let cluster = ClusterConnection::of_job(&args.place, job, context)?;
     let plans = cluster.wait_for(cluster.client.plans(job))?;
-    if let Some(first) = rest.first() {
-        return Err(Failure::usage(
+    without_arguments(job, rest)?;
+    without_threads(args)?;
+    context.print(&plans, || json!(plans))
+}
+
+/// Prints the measured traffic of a job of a cluster.
+pub fn traffic(
+    job: &str,
+    rest: &[String],
+    args: &PlanArgs,
+    context: &Context,
+) -> Result<(), Failure> {
+    let cluster = ClusterConnection::of_job(&args.place, job, context)?;
+    let traffic = cluster.wait_for(cluster.client.traffic(job))?;
+    without_arguments(job, rest)?;
+    without_threads(args)?;
+    context.print(&traffic, || json!(traffic))
+}
+
+/// Refuses arguments of a job of a cluster.
+fn without_arguments(job: &str, rest: &[String]) -> Result<(), Failure> {
+    match rest.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::usage(
             format!(
                 "{job:?} is a job of a cluster, which already has its arguments: {first:?} is not accepted"
             ),
             format!("`ardea plan {job}` shows how it runs"),
-        ));
+        )),
     }
-    without_threads(args)?;
-    context.print(&plans, || json!(plans))
 }
 
 /// Refuses `--threads`, which applies only to jobs that run in one process.
