@@ -21,6 +21,7 @@
 //! * [`latency`]: latency of a record, split into queueing, transport and service time;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
+//! * [`placement`]: planning time and traffic between hosts of placement by traffic;
 //! * [`windows`]: checkpoints of sliding windows, in the format of the window operator and in the
 //!   state backend;
 //! * [`wakeup`]: cost of an idle job, and its wake-up latency;
@@ -85,6 +86,7 @@ mod long_running;
 mod meter;
 pub mod nexmark;
 mod noise;
+pub mod placement;
 mod python;
 pub mod recovery;
 mod replayed_numbers;
@@ -155,6 +157,7 @@ benchmarks!(
     ipc::IpcParams,
     latency::LatencyParams,
     nexmark::NexmarkParams,
+    placement::PlacementParams,
     recovery::RecoveryParams,
     rescale::RescaleParams,
     scheduling::SchedulingParams,
@@ -228,6 +231,7 @@ mod tests {
         check::<stages::StagesParams>();
         check::<state::StateParams>();
         check::<submit::SubmitParams>();
+        check::<placement::PlacementParams>();
         check::<wakeup::WakeupParams>();
         check::<windows::WindowsParams>();
         check::<wordcount::WordcountParams>();
