@@ -56,7 +56,7 @@ pub use interrupts::{InterruptGuard, Interrupts};
 pub use keyboard::Keyboard;
 pub use run_settings::RunSettings;
 #[cfg(feature = "cluster")]
-pub(crate) use settings_check::{SINKS, checked, refused};
+pub(crate) use settings_check::{OTLP, SINKS, checked, refused};
 pub use status_line::{GAP, LineDisplay, StatusLine, can_redraw, terminal_columns};
 pub use stdout::{print, print_json};
 pub use words::words;

@@ -186,6 +186,10 @@ metrics! {
     THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";
     OPEN_FDS = "ardea_process_open_fds", Gauge, PROCESS, Sum, "files, sockets and pipes that the process has open";
     STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "start time of the process, in seconds since 1970";
+    THROTTLED = "ardea_process_throttled_seconds_total", Counter, PROCESS, Sum, "time in which the control group of the process held its threads back";
+    PAUSED = "ardea_process_paused_seconds_total", Counter, PROCESS, Sum, "time in which the process stood still, because its machine was paused or gave it no processor; counted from a fifth of a second on";
+    CPU_PRESSURE = "ardea_machine_cpu_pressure_ratio", Gauge, PROCESS, Max, "share of the last ten seconds in which a thread of the machine waited for a processor; this and the one below exist where the system measures them";
+    MEMORY_PRESSURE = "ardea_machine_memory_pressure_ratio", Gauge, PROCESS, Max, "share of the last ten seconds in which a thread of the machine waited for memory";
     EPOCHS_COMMITTED = "ardea_epochs_committed_total", Counter, JOB, Sum, "committed epochs of the job, since its leader was elected";
     EPOCHS_ABORTED = "ardea_epochs_aborted_total", Counter, JOB, Sum, "aborted epochs of the job, since its leader was elected";
     EPOCH_INTERVAL = "ardea_epoch_interval_seconds", Gauge, JOB, Max, "present checkpoint interval; with checkpoints.every=auto the tuned one";

@@ -12,7 +12,7 @@
 //!   the value types;
 //! * [`Sample`], [`Batch`]: the values of one process at one time, and their encoding;
 //! * [`catalogue`]: all built-in metrics; [`InstanceCounters`], [`LinkCounters`],
-//!   [`ProcessReading`]: the sources of their values;
+//!   [`ProcessReading`], [`PauseMeter`]: the sources of their values;
 //! * [`MetricsSink`], [`MetricsSinks`]: destinations by name, including custom ones;
 //!   [`Prometheus`], [`JsonLines`];
 //! * [`MetricsManager`]: runs every sink on a separate thread;
@@ -62,6 +62,9 @@ mod wire;
 
 pub mod catalogue;
 mod collect;
+#[cfg(feature = "otlp")]
+mod otlp;
+mod pressure;
 mod process;
 
 mod manager;
@@ -85,7 +88,9 @@ pub use json_lines::JsonLines;
 pub use labels::Labels;
 pub use manager::{MetricsManager, SinkReport};
 pub use name::MetricName;
-pub use process::ProcessReading;
+#[cfg(feature = "otlp")]
+pub use otlp::Otlp;
+pub use process::{PauseMeter, ProcessReading};
 pub use prometheus::Prometheus;
 pub use settings::{METRICS_SETTINGS, MetricsConfig};
 pub use sink::{MetricsSink, MetricsSinks, SinkSetup};

@@ -58,6 +58,9 @@ impl SinkSetup {
     }
 }
 
+/// The name of the sink for OpenTelemetry collectors.
+pub(crate) const OTLP: &str = "otlp";
+
 type Maker = Arc<dyn Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Sync>;
 
 type Checker = Arc<dyn Fn(&SinkSetup) -> Result<()> + Send + Sync>;
@@ -100,9 +103,10 @@ struct SinkKind {
 pub struct MetricsSinks(BTreeMap<String, SinkKind>);
 
 impl MetricsSinks {
-    /// Returns the registry of the sinks of this crate: `prometheus` and `json-lines`.
+    /// Returns the registry of the sinks of this crate: `prometheus`, `json-lines` and, with the
+    /// feature `otlp`, `otlp`.
     pub fn builtin() -> Self {
-        MetricsSinks(BTreeMap::new())
+        let sinks = MetricsSinks(BTreeMap::new())
             .with("prometheus", |setup| {
                 Ok(Box::new(Prometheus::from_setup(setup)?))
             })
@@ -112,7 +116,12 @@ impl MetricsSinks {
             .with_check("prometheus", |setup| {
                 Prometheus::address_of(setup).map(drop)
             })
-            .with_check("json-lines", |setup| JsonLines::path_of(setup).map(drop))
+            .with_check("json-lines", |setup| JsonLines::path_of(setup).map(drop));
+        #[cfg(feature = "otlp")]
+        let sinks = sinks
+            .with(OTLP, |setup| Ok(Box::new(crate::Otlp::from_setup(setup)?)))
+            .with_check(OTLP, |setup| crate::Otlp::url_of(setup).map(drop));
+        sinks
     }
 
     /// Adds a sink that `maker` creates, or replaces the sink of this name.
@@ -178,6 +187,23 @@ impl MetricsSinks {
                 process: process.clone(),
             })
         })
+    }
+
+    /// Checks the value of `metrics.otlp`: the URL of a collector, or nothing.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for an invalid URL, or if this program was built
+    /// without the feature `otlp`.
+    pub fn check_otlp(&self, url: &str) -> Result<()> {
+        if url.trim().is_empty() {
+            return Ok(());
+        }
+        if !self.0.contains_key(OTLP) {
+            let what = "this program was built without the feature otlp";
+            let error = Error::new(ErrorCode::InvalidConfig, what);
+            return Err(error.hint("build it with the feature, or use metrics.sinks"));
+        }
+        self.check(&format!("{OTLP}:{url}"))
     }
 
     /// Checks only the names of a list of sinks.

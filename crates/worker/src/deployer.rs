@@ -196,7 +196,10 @@ impl<'a> DeployerState<'a> {
 
     fn run_commands(&mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
         loop {
-            match commands.recv_timeout(self.rest()) {
+            let (rest, asleep) = (self.rest(), Instant::now());
+            let received = commands.recv_timeout(rest);
+            self.gauges.waited(rest, asleep.elapsed());
+            match received {
                 Ok(Command::Apply { change, instances }) => {
                     self.waiting = Some((change, instances));
                 }

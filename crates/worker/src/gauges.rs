@@ -9,7 +9,7 @@ use ardea_instance::protocol::MetricKind;
 use ardea_instance::user_metrics_of;
 use ardea_metrics::{
     Batch, EdgeCounters, InstanceCounters, Labels, LatencyCounters, LinkCounters, MessageCounters,
-    MetricsManager, ProcessReading, RingCounters, Value, catalogue,
+    MetricsManager, PauseMeter, ProcessReading, RingCounters, Value, catalogue,
 };
 use ardea_network::exchange::RingCounts;
 
@@ -37,6 +37,7 @@ pub(crate) struct Gauges {
     /// The latencies measured by latency markers, for each instance, as of the previous batch.
     latency: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
     pairs: PairMetrics,
+    pauses: PauseMeter,
 }
 
 impl Gauges {
@@ -55,7 +56,13 @@ impl Gauges {
             complete: BTreeMap::new(),
             latency: BTreeMap::new(),
             pairs: PairMetrics::default(),
+            pauses: PauseMeter::default(),
         }
+    }
+
+    /// Counts a wait of the calling thread that was to last at most `planned`.
+    pub(crate) fn waited(&mut self, planned: Duration, elapsed: Duration) {
+        self.pauses.slept(planned, elapsed);
     }
 
     /// Returns the time until the next batch is due.
@@ -188,6 +195,10 @@ impl Gauges {
         }
         // On systems without process information the other metrics are still reported.
         if let Ok(process) = ProcessReading::read() {
+            let process = ProcessReading {
+                paused: self.pauses.total(),
+                ..process
+            };
             process.write(&mut batch);
         }
         for (stream, counts) in ["stdout", "stderr"].into_iter().zip(ardea_output::counts()) {

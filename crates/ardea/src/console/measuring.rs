@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Clock, Dag, Error, ErrorCode, LatencySnapshot, Result};
 use ardea_engine::JobHandle;
 use ardea_metrics::{
-    Batch, InstanceCounters, Labels, LatencyCounters, MetricsManager, ProcessReading,
+    Batch, InstanceCounters, Labels, LatencyCounters, MetricsManager, PauseMeter, ProcessReading,
 };
 
 use super::failure::{MessageKind, print_notice};
@@ -134,9 +134,12 @@ fn measure(
 ) {
     let started = clock.wall();
     let mut latencies = BTreeMap::new();
+    let mut pauses = PauseMeter::default();
     let mut wait = sinks.every.min(FIRST_AFTER);
     loop {
+        let asleep = Instant::now();
         let is_over = stopped.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected);
+        pauses.slept(wait, asleep.elapsed());
         wait = sinks.every;
         let batch = Batch::new(sinks.process.clone(), started, clock.wall());
         let mut batch = batch.every(sinks.every);
@@ -145,6 +148,10 @@ fn measure(
         }
         // If the process metrics can't be read, the others are sent all the same.
         if let Ok(process) = ProcessReading::read() {
+            let process = ProcessReading {
+                paused: pauses.total(),
+                ..process
+            };
             process.write(&mut batch);
         }
         sinks.manager.write(&mut batch);

@@ -9,6 +9,9 @@ use super::dead_letters;
 /// The setting with the list of metrics sinks.
 pub(crate) const SINKS: &str = "metrics.sinks";
 
+/// The setting with the URL of an OpenTelemetry collector.
+pub(crate) const OTLP: &str = "metrics.otlp";
+
 /// Checks the metrics sinks and the destination of dead letters.
 ///
 /// # Errors
@@ -19,6 +22,7 @@ pub(super) fn check(resolved: &Resolved, sinks: &MetricsSinks) -> Result<()> {
         sinks.check_names(list)?;
         sinks.check(list)
     })?;
+    checked(resolved, OTLP, |url| sinks.check_otlp(url))?;
     dead_letters::check(resolved)
 }
 

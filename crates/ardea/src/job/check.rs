@@ -14,7 +14,7 @@ use ardea_rest::{Client, ClusterSettings};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 
 use crate::cluster::{Modules, store_options};
-use crate::console::{SINKS, checked, dead_letters, refused};
+use crate::console::{OTLP, SINKS, checked, dead_letters, refused};
 
 const PACKING: &str = "cluster.packing";
 const SCHEDULER: &str = "cluster.scheduler";
@@ -82,11 +82,12 @@ pub fn check_forms(
 /// scheduler and elasticity policy, which hosts with `modules` have.
 pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static str, Error)> {
     type Check<'a> = &'a dyn Fn(&str) -> Result<()>;
-    let checks: [(&'static str, Check<'_>); 5] = [
+    let checks: [(&'static str, Check<'_>); 6] = [
         (PACKING, &|name| modules.managers.get(name).map(drop)),
         (ELASTICITY, &|name| modules.elasticity.check_name(name)),
         (TRANSPORT, &|name| modules.transports.check(name)),
         (SINKS, &|list| modules.sinks.check_names(list)),
+        (OTLP, &|url| modules.sinks.check_otlp(url)),
         (SCHEDULER, &|name| modules.check_scheduler(name)),
     ];
     let unknown = checks.into_iter().filter_map(|(key, check)| {
