@@ -6,6 +6,7 @@
 //! * [`daemon`]: the process of a host, which leads jobs, runs containers and serves the REST
 //!   interface.
 //! * [`embedded`]: a job that runs in its own process, for the REST interface.
+//! * `diagnosis`: the causes for which a job is slow, late or stuck; a pure function.
 //!
 //! # Invariants
 //!
@@ -13,5 +14,6 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+mod diagnosis;
 pub mod embedded;
 pub mod leader;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::arena::Arena;
 use crate::deaths::NumbersJob;
+use crate::why::until_cause;
 
 /// Metrics of which some series has to be above zero while numbers flow.
 const FLOWING: &[&str] = &[
@@ -132,6 +133,8 @@ pub fn a_slow_step_slows_its_source_is_named_and_loses_nothing() {
         text.contains("record is slow: numbers, pass wait for it"),
         "{text}"
     );
+    let cause = until_cause(arena, "numbers", "slow_sink");
+    assert_eq!(cause["subject"], "record");
     let blocked = arena.metric("numbers", "numbers", "ardea_blocked_seconds_total");
     assert!(blocked > 0.0);
     fs::remove_file(job.data.join("slow")).unwrap();

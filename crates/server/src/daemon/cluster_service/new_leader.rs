@@ -1,12 +1,13 @@
-//! Responses for jobs whose leader has just changed.
+//! Responses from the metrics of a job, also while its leader has just changed.
 
-use crate::leader::JobView;
+use crate::leader::{JobView, now_ms};
 use ardea_core::{Error, ErrorCode};
 use ardea_metrics::History;
-use ardea_rest::{Answer, ClusterError, JobSummary};
+use ardea_rest::{Answer, ClusterError, DiagnosisView, JobSummary};
 
 use super::ClusterService;
 use crate::daemon::{describe, metrics_view};
+use crate::diagnosis;
 
 impl ClusterService {
     /// Returns the summary of a job led by this host. Until the containers have reported to a new
@@ -38,5 +39,23 @@ impl ClusterService {
             return Err(ClusterError::RetryLater(error.hint(hint)));
         }
         Ok(metrics.ask(ask))
+    }
+
+    /// Returns the diagnosis of a job.
+    pub(super) async fn diagnose(&self, job: &str) -> Answer<DiagnosisView> {
+        let desk = self.desk(job).await?;
+        let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+        let (is_measured, figures) = metrics.ask(|history| {
+            let top = metrics_view::top(history, &view, now_ms());
+            let figures = diagnosis::collect(history, &view, &top);
+            (metrics_view::has_any(history), figures)
+        });
+        Ok(DiagnosisView {
+            job: figures.job.clone(),
+            phase: figures.phase,
+            at_ms: figures.at_ms,
+            is_measured,
+            causes: diagnosis::causes(&figures),
+        })
     }
 }
