@@ -1,5 +1,6 @@
 //! The command line: commands, options and their help texts.
 
+mod access;
 mod cluster;
 mod instance;
 mod map;
@@ -19,6 +20,8 @@ use clap_complete::Shell;
 #[cfg(feature = "bench")]
 use crate::commands::bench::BenchCommand;
 
+use access::TOKEN_HELP;
+pub use access::{AuditArgs, TokenCommand, TokenCreateArgs, TokenRevokeArgs};
 use cluster::{
     CLUSTER_HELP, LOGS_HELP, METASTORE_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, SUBMIT_HELP,
     UPGRADE_HELP,
@@ -113,6 +116,8 @@ pub enum Command {
     /// Show the vertices and containers of a job, updated continuously, until q, Ctrl-C or the
     /// job's end
     Top(TopArgs),
+    /// Show why a job is slow, late or stuck: causes with their figures and remedies
+    Why(RemoteJob),
     /// List the checkpoints of a job with a guarantee (`--set guarantee=… --set
     /// checkpoints.folder=FOLDER`)
     #[command(after_help = CHECKPOINTS_HELP)]
@@ -135,6 +140,11 @@ pub enum Command {
     /// Show the replicas of an active-active job and their lag
     #[command(after_help = REPLICAS_HELP)]
     Replicas(ReplicasArgs),
+    /// Create, list and revoke tokens for a cluster
+    #[command(subcommand, after_help = TOKEN_HELP)]
+    Token(TokenCommand),
+    /// Show the latest actions on a cluster, and their callers
+    Audit(AuditArgs),
     /// Start, stop and inspect clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),

@@ -1,5 +1,6 @@
 //! The implementations of the commands, one file each.
 
+mod access;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod cluster;
@@ -28,6 +29,7 @@ mod settings_check;
 mod submit;
 mod top;
 mod version;
+mod why;
 
 pub use examples::usage;
 pub use submit::work;
@@ -60,6 +62,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
+        Command::Why(args) => why::run(&args, context),
         Command::Checkpoints(args) => command_line::checkpoints(&args, context),
         Command::Recover(args) => control::recover(&args, context),
         Command::Savepoint(args) => command_line::savepoint(&args, context),
@@ -67,6 +70,8 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, context),
         Command::Replicas(args) => replicas::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
+        Command::Token(command) => access::run_token(command, context),
+        Command::Audit(args) => access::run_audit(&args, context),
         Command::Map(command) => map::run(command, context),
         Command::Metastore(MetastoreCommand::Dump(args)) => metastore::dump(&args, context),
         Command::Metastore(MetastoreCommand::Remove(args)) => metastore::remove(&args, context),

@@ -119,11 +119,12 @@ pub enum ErrorCode {
     CheckpointRefused,
     /// The job's checkpoint store can't be read at the moment; the operation is retried.
     CheckpointStoreUnavailable,
-    /// The state to restore is still in use by a process of an earlier attempt; the operation is
-    /// retried.
+    /// The state to restore is in use by an earlier attempt; the operation is retried.
     StateInUse,
     /// The request has no token, or a wrong one.
     Unauthorized,
+    /// The caller of the cluster's API lacks the right for the request.
+    Forbidden,
     /// The cluster's API does not understand the request.
     BadRequest,
     /// The response is not from a cluster's API, or from one of another version.
@@ -197,6 +198,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::CheckpointStoreUnavailable,
     ErrorCode::StateInUse,
     ErrorCode::Unauthorized,
+    ErrorCode::Forbidden,
     ErrorCode::BadRequest,
     ErrorCode::BadResponse,
     ErrorCode::Internal,
@@ -271,6 +273,7 @@ impl ErrorCode {
             ErrorCode::CheckpointStoreUnavailable => "ARD-648",
             ErrorCode::StateInUse => "ARD-649",
             ErrorCode::Unauthorized => "ARD-650",
+            ErrorCode::Forbidden => "ARD-653",
             ErrorCode::BadRequest => "ARD-651",
             ErrorCode::BadResponse => "ARD-652",
             ErrorCode::Internal => "ARD-900",

@@ -56,6 +56,16 @@ pub fn drain(host: &str) -> Result<StatePath> {
     drains()?.child_encoded(host)
 }
 
+/// Returns the parent of the named tokens of the REST interface.
+pub fn tokens() -> Result<StatePath> {
+    StatePath::root().child("tokens")
+}
+
+/// Returns the path of a named token; `digest` is the digest of its secret.
+pub fn token(digest: &str) -> Result<StatePath> {
+    tokens()?.child_encoded(digest)
+}
+
 /// Returns the path of the record of the grid that stores checkpoints in the memory of hosts.
 pub fn grid_record() -> Result<StatePath> {
     StatePath::root().child("grid")?.child("record")

@@ -13,6 +13,7 @@ pub fn status_of(code: ErrorCode) -> u16 {
     match code {
         ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::BadRequest => 400,
         ErrorCode::Unauthorized => 401,
+        ErrorCode::Forbidden => 403,
         ErrorCode::NoSuchJob
         | ErrorCode::NoSuchContainer
         | ErrorCode::NoSuchHost

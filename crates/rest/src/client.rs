@@ -1,5 +1,6 @@
 //! A client of the REST interface.
 
+mod access;
 mod endpoint;
 mod forwarded;
 mod hosts;
@@ -17,10 +18,11 @@ use ardea_network::tls::Tls;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    CheckpointsView, ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary,
-    KillQuery, LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
-    PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView,
-    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest,
+    CheckpointsView, ClusterInfo, ContainersUpdate, DiagnosisView, HostView, JobDescription,
+    JobSummary, KillQuery, LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView,
+    SavepointRequest, SavepointView, StatesView, SubmitRequest, TopView, TrafficView,
+    UpgradeRequest,
 };
 
 use endpoint::Endpoint;
@@ -140,6 +142,18 @@ impl Client {
     pub async fn undrain(&self, host: &str) -> Result<()> {
         let path = format!("/v1/hosts/{}/drain", encoded(host));
         self.command(ApiRequest::delete(path).repeatable()).await
+    }
+
+    /// Returns a client of another host of the cluster, with the same credentials, which tries no
+    /// further hosts.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the address is invalid.
+    pub fn at(&self, base: &str) -> Result<Self> {
+        Ok(Client {
+            hosts: Hosts::only(Endpoint::parse(base)?),
+            ..self.clone()
+        })
     }
 
     /// Returns all jobs, sorted by name.
@@ -303,6 +317,11 @@ impl Client {
     /// Returns the measured traffic between the instances of a job.
     pub async fn traffic(&self, job: &str) -> Result<TrafficView> {
         self.get(path(job, "/traffic")).await
+    }
+
+    /// Returns the causes for which a job is slow, late or stuck.
+    pub async fn why(&self, job: &str) -> Result<DiagnosisView> {
+        self.get(path(job, "/why")).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: String) -> Result<T> {

@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use ardea_coordination::packing::ContainerId;
 
 use crate::{
-    CheckpointsView, ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
-    LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
+    CheckpointsView, ClusterInfo, DiagnosisView, HostView, JobDescription, JobSummary, KillQuery,
+    LogQuery, LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
     PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
-    SavepointView, StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest,
+    SavepointView, StatesView, SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest,
 };
 
 /// The queries and commands of a cluster. A host implements this trait, and the REST server calls
@@ -32,6 +32,9 @@ use crate::{
 pub trait Cluster: Send + Sync {
     /// Returns information about the cluster.
     fn about(&self) -> Pending<'_, ClusterInfo>;
+
+    /// Returns the operations on the cluster's named tokens.
+    fn tokens(&self) -> &dyn TokenStore;
 
     /// Returns the operations on the cluster's maps.
     fn maps(&self) -> &dyn Maps;
@@ -143,4 +146,7 @@ pub trait Cluster: Send + Sync {
 
     /// Returns the measured traffic between the instances of a job.
     fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView>;
+
+    /// Returns the causes for which a job is slow, late or stuck.
+    fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView>;
 }

@@ -211,6 +211,7 @@ fn interface(resolved: &Resolved) -> Result<ServerLimits> {
             .unwrap_or(usize::MAX),
         head_bytes: bytes("cluster.api_head_size")?,
         body_bytes: bytes("cluster.api_body_size")?,
+        requests_per_second: u32::try_from(resolved.count("cluster.api_rate")?).unwrap_or(u32::MAX),
         client_timeout: resolved.duration("cluster.api_timeout")?,
         ..ServerLimits::default()
     })

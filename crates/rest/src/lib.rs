@@ -8,6 +8,7 @@
 //!   [`SubmitRequest`] and others: the types of requests and responses, which are JSON on the wire;
 //! - [`ClusterEvent`], [`JobEvent`]: streams of live figures;
 //! - [`ProblemDetails`]: error responses; [`ApiError`]: errors within streams; [`status_of`];
+//! - [`AccessRole`], [`TokenRegistry`], [`AuditLog`]: the rights of callers, and their actions;
 //! - [`Server`], [`ServerConfig`]: the HTTP server in front of a `Cluster`; [`openapi_document`]:
 //!   the description of its interface. Both are generated from one table, `routes`;
 //! - [`Client`]: the client of a server;
@@ -42,6 +43,8 @@ mod openapi;
 mod routes;
 mod server;
 
+mod access;
+mod audit;
 mod checkpoints;
 mod cluster_settings;
 mod display;
@@ -59,17 +62,23 @@ mod query_number;
 mod settings;
 mod submit;
 mod token_file;
+mod token_registry;
 mod top;
 mod traffic;
 mod upgrade;
+mod why;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use access::{AccessRole, NewTokenView, TokenRequest, TokenStore, TokenView};
 pub use api_error::{
     MAX_LISTED_CONTAINERS, no_such_container, no_such_host, no_such_job, status_of,
 };
 pub use ardea_network::rpc::ApiError;
+pub use audit::{
+    AuditEntry, AuditLog, AuditQuery, AuditView, DEFAULT_AUDIT_ENTRIES, MAX_AUDIT_ENTRIES,
+};
 pub use checkpoints::{
     CheckpointVertexView, CheckpointView, CheckpointsView, DamageView, EpochsView, RecoverRequest,
 };
@@ -105,6 +114,8 @@ pub use server::{Server, ServerConfig, ServerLimits};
 pub use settings::{CLUSTER_SETTINGS, is_cluster_setting, is_host_setting, with_clusters};
 pub use submit::SubmitRequest;
 pub use token_file::read as read_token;
+pub use token_registry::{MAX_TOKENS, StoredToken, TokenCheck, TokenRegistry, create_token};
 pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};
 pub use traffic::{EdgeTraffic, InstanceCpu, PairTraffic, ProposalView, TrafficView};
 pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};
+pub use why::{CauseKind, CauseView, DiagnosisView, FigureUnit, FigureView};

@@ -9,7 +9,7 @@ use crate::problem_details::PROBLEM_JSON;
 use crate::routes::{Operation, ROUTES, Route, Success};
 
 /// HTTP statuses of failures that all routes may return.
-const COMMON_FAILURES: [u16; 5] = [400, 401, 408, 500, 503];
+const COMMON_FAILURES: [u16; 7] = [400, 401, 403, 408, 429, 500, 503];
 
 /// Returns the OpenAPI 3.1 document of the interface.
 ///
@@ -56,7 +56,7 @@ pub fn openapi_document() -> Value {
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The cluster's token, if it has one; without one it is reachable only from the same machine.",
+                    "description": "The cluster's token or a named one; without a token the cluster is reachable only from the same machine.",
                 },
             },
         },
@@ -106,6 +106,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
                 ),
                 "host" => ("The name of the host", json!({ "type": "string" })),
                 "map" => ("The name of the map", json!({ "type": "string" })),
+                "token" => ("The name of the token", json!({ "type": "string" })),
                 _ => ("The name of the job", json!({ "type": "string" })),
             };
             json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
@@ -165,7 +166,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
             Some(("application/json", schema(generator).to_value())),
         ),
         Success::Created(schema) => (
-            "The job was submitted",
+            "It was created",
             Some(("application/json", schema(generator).to_value())),
         ),
         Success::Lines(schema) => (
@@ -228,11 +229,13 @@ fn meaning(status: u16) -> &'static str {
     match status {
         400 => "The request is invalid",
         401 => "The token is missing or wrong",
+        403 => "The caller lacks the right for the request",
         404 => "There is no such job or host",
         408 => "The request was not complete in time",
         409 => "A conflict with the current state: a name is taken, or the job is busy",
         413 => "The body is too large",
         422 => "The job doesn't fit into the containers",
+        429 => "The address sends too many requests; try again in a second",
         503 => {
             "Unavailable at present; try again. With a header Retry-After the request was not carried out"
         }

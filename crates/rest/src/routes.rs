@@ -4,12 +4,13 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    CheckpointsView, ClusterEvent, ClusterInfo, ContainersUpdate, HostView, JobDescription,
-    JobEvent, JobEventsQuery, JobSummary, KillQuery, LogEvent, LogQuery, MapEntriesView,
-    MapEntryView, MapEvent, MapKeyQuery, MapPutRequest, MapQuery, MapsView, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
-    TopView, TrafficView, UpgradeRequest,
+    AuditQuery, AuditView, CheckpointsView, ClusterEvent, ClusterInfo, ContainersUpdate,
+    DiagnosisView, HostView, JobDescription, JobEvent, JobEventsQuery, JobSummary, KillQuery,
+    LogEvent, LogQuery, MapEntriesView, MapEntryView, MapEvent, MapKeyQuery, MapPutRequest,
+    MapQuery, MapsView, MetricsQuery, MetricsRange, NewTokenView, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Plans, RangeQuery, RecoverRequest, SampleView,
+    SavepointRequest, SavepointView, StatesView, SubmitRequest, TokenRequest, TokenView, TopView,
+    TrafficView, UpgradeRequest,
 };
 
 /// The operation of a route; each operation has exactly one route.
@@ -44,6 +45,7 @@ pub(crate) enum Operation {
     Top,
     JobEvents,
     Traffic,
+    Why,
     Maps,
     MapEntry,
     MapEntries,
@@ -51,6 +53,10 @@ pub(crate) enum Operation {
     PutEntry,
     RemoveEntry,
     DropMap,
+    CreateToken,
+    Tokens,
+    RevokeToken,
+    Audit,
     Document,
 }
 
@@ -109,7 +115,7 @@ impl Success {
 /// A route.
 pub(crate) struct Route {
     pub(crate) verb: Verb,
-    /// Path with parameters in braces: `job`, `container`, `host` or `map`.
+    /// Path with parameters in braces: `job`, `container`, `host`, `map` or `token`.
     pub(crate) path: &'static str,
     pub(crate) operation: Operation,
     /// Unique operation id in the OpenAPI document.
@@ -121,8 +127,8 @@ pub(crate) struct Route {
     /// Type of the request body.
     pub(crate) body: Option<SchemaOf>,
     pub(crate) success: Success,
-    /// Statuses of the route's specific failures, in addition to 400, 401, 408, 500 and 503 of all
-    /// routes.
+    /// Statuses of the route's specific failures, in addition to 400, 401, 403, 408, 429, 500 and
+    /// 503 of all routes.
     pub(crate) failures: &'static [u16],
 }
 
@@ -478,6 +484,16 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        about: "The causes for which a job is slow, late or stuck, the most severe first",
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/why",
+            Operation::Why,
+            "getWhy",
+            schema::<DiagnosisView>,
+        )
+    },
+    Route {
         about: "The maps of the cluster, sorted by name, with their memory use",
         ..get("/v1/maps", Operation::Maps, "listMaps", schema::<MapsView>)
     },
@@ -549,6 +565,48 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::MapChanges,
             "watchMap",
             schema::<MapEvent>,
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        about: "Create a named token; the response has its secret, which is never shown again",
+        body: Some(schema::<TokenRequest>),
+        success: Success::Created(schema::<NewTokenView>),
+        failures: &[409],
+        ..get(
+            "/v1/tokens",
+            Operation::CreateToken,
+            "createToken",
+            schema::<NewTokenView>,
+        )
+    },
+    Route {
+        about: "The named tokens, sorted by name, without their secrets",
+        ..get(
+            "/v1/tokens",
+            Operation::Tokens,
+            "listTokens",
+            schema::<Vec<TokenView>>,
+        )
+    },
+    Route {
+        about: "Revoke a named token",
+        failures: &[404],
+        ..command(
+            Verb::Delete,
+            "/v1/tokens/{token}",
+            Operation::RevokeToken,
+            "revokeToken",
+        )
+    },
+    Route {
+        about: "The latest actions of callers on this host",
+        query: Some(query::<AuditQuery>),
+        ..get(
+            "/v1/audit",
+            Operation::Audit,
+            "getAudit",
+            schema::<AuditView>,
         )
     },
     Route {

@@ -1,5 +1,6 @@
 //! The HTTP server: a listener with limits, and its connections.
 
+mod access;
 mod bounds;
 mod connections;
 mod events;
@@ -10,6 +11,8 @@ mod limits;
 mod lines;
 mod maps;
 mod page;
+mod rate;
+mod rights;
 mod router;
 
 use std::convert::Infallible;
@@ -34,7 +37,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::Cluster;
+use crate::{AuditLog, Cluster, TokenRegistry};
 use connections::{Connection, Connections, ResponseBody};
 
 pub use limits::ServerLimits;
@@ -49,6 +52,10 @@ pub struct ServerConfig {
     /// Token that clients must send. Without a token and certificates, the server listens on
     /// loopback addresses only.
     pub token: Option<Token>,
+    /// Named tokens that are accepted in addition.
+    pub tokens: Arc<TokenRegistry>,
+    /// Log of the actions of callers, if it is kept.
+    pub audit: Option<Arc<AuditLog>>,
     /// Certificates for mutual TLS, if connections are encrypted.
     pub tls: Option<Tls>,
     /// Limits of connections, requests and responses.
@@ -63,6 +70,8 @@ impl ServerConfig {
             address,
             or_any_port: false,
             token: None,
+            tokens: Arc::default(),
+            audit: None,
             tls: None,
             limits: ServerLimits::default(),
         }
@@ -86,6 +95,18 @@ impl ServerConfig {
         self
     }
 
+    /// Sets the named tokens.
+    pub fn tokens(mut self, tokens: Arc<TokenRegistry>) -> Self {
+        self.tokens = tokens;
+        self
+    }
+
+    /// Sets the log of actions.
+    pub fn audit(mut self, audit: Option<Arc<AuditLog>>) -> Self {
+        self.audit = audit;
+        self
+    }
+
     /// Sets the certificates. Clients without a certificate of the same authority are refused.
     pub fn tls(mut self, tls: Option<Tls>) -> Self {
         self.tls = tls;
@@ -97,6 +118,7 @@ impl ServerConfig {
 ///
 /// # Safe by default
 ///
+/// Each route needs a right, which the token of the caller has to grant: see [`AccessRole`](crate::AccessRole).
 /// Without a token or certificates, the server listens on loopback addresses only. It then also
 /// rejects requests from web pages of other sites in a local browser: the `Host` header must be an
 /// address or `localhost`, and an `Origin` header must match `Host`.
@@ -174,17 +196,18 @@ impl Server {
             // A client that vanished must not occupy a connection for long.
             let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive());
             let (router, limits) = (self.router.clone(), self.limits);
+            let client = guard::ClientAddress(peer);
             let (tls, number) = (self.tls.clone(), connection.number());
             let task = tasks.spawn(async move {
                 match tls {
-                    None => serve_connection(stream, connection, router, limits).await,
+                    None => serve_connection(stream, client, connection, router, limits).await,
                     Some(tls) => {
                         let peer = peer.to_string();
                         let greeted = tls.accept(stream, &peer);
                         // A failed handshake is not reported.
                         let greeted = tokio::time::timeout(limits.client_timeout, greeted).await;
                         if let Ok(Ok(stream)) = greeted {
-                            serve_connection(stream, connection, router, limits).await;
+                            serve_connection(stream, client, connection, router, limits).await;
                         }
                     }
                 }
@@ -206,6 +229,7 @@ fn keep_alive() -> TcpKeepalive {
 /// not read a response in time.
 async fn serve_connection<S>(
     stream: S,
+    client: guard::ClientAddress,
     connection: Connection,
     router: Router,
     limits: ServerLimits,
@@ -216,6 +240,7 @@ async fn serve_connection<S>(
     let service = service_fn(|mut request: Request<Incoming>| {
         let exchange = connection.begins();
         request.extensions_mut().insert(Arc::clone(&exchange));
+        request.extensions_mut().insert(client);
         let answered = router.call(request);
         async move {
             let mut answer = answered.await?;

@@ -232,6 +232,16 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         trades: "more allows jobs with more vertices and settings, less uses less memory per connection",
     },
     Setting {
+        key: "cluster.api_rate",
+        kind: Kind::Count {
+            least: 0,
+            most: 1_000_000,
+        },
+        default: "1000",
+        about: "the most requests per second of one client address to a host's interface, 0 for no limit; one too many is refused with 429",
+        trades: "more allows busier clients, less protects the host from them",
+    },
+    Setting {
         key: "cluster.api_timeout",
         kind: Kind::Duration {
             least: Duration::from_millis(100),
@@ -386,7 +396,7 @@ pub fn is_cluster_setting(key: &str) -> bool {
 /// Returns true for the settings that a host reads when it starts. Other settings apply where a job
 /// is submitted or a command is given.
 pub fn is_host_setting(key: &str) -> bool {
-    const KEYS: [&str; 28] = [
+    const KEYS: [&str; 29] = [
         "cluster.name",
         "cluster.state",
         "cluster.directory",
@@ -407,6 +417,7 @@ pub fn is_host_setting(key: &str) -> bool {
         "cluster.api_connections",
         "cluster.api_head_size",
         "cluster.api_body_size",
+        "cluster.api_rate",
         "cluster.api_timeout",
         "cluster.log_size",
         "cluster.log_files",

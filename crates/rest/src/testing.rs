@@ -2,6 +2,7 @@
 
 mod maps;
 mod scenario;
+mod tokens;
 mod word_count;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,13 @@ use tokio::sync::mpsc;
 
 use crate::{
     Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ContainerState, ContainerTop,
-    ContainerView, HostView, JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery,
-    LogSource, LogStream, Maps, MetricsQuery, MetricsRange, NoteView, ParallelismUpdate,
-    PastJobDescription, PastJobSummary, Pending, Phase, Plans, PointView, ProgramView, RangeQuery,
-    RecoverRequest, SampleKind, SampleView, SavepointRequest, SavepointView, SeriesView,
-    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest, VertexTop, VertexView,
-    no_such_container, no_such_host, no_such_job,
+    ContainerView, DiagnosisView, HostView, JobDescription, JobEnding, JobSummary, KillQuery,
+    LogLine, LogQuery, LogSource, LogStream, Maps, MetricsQuery, MetricsRange, NoteView,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Phase, Plans, PointView,
+    ProgramView, RangeQuery, RecoverRequest, SampleKind, SampleView, SavepointRequest,
+    SavepointView, SeriesView, StatesView, SubmitRequest, TokenStore, TokenView, TopView,
+    TrafficView, UpgradeRequest, VertexTop, VertexView, no_such_container, no_such_host,
+    no_such_job,
 };
 
 pub use word_count::word_count;
@@ -46,6 +48,8 @@ struct State {
     berths: BTreeMap<String, serde_json::Value>,
     /// Killed jobs, the latest first.
     past: Vec<PastJobDescription>,
+    /// The named tokens, by name.
+    tokens: BTreeMap<String, TokenView>,
     /// True if the only host is drained.
     drained: bool,
     /// True if streams of map changes stay open until the client disconnects.
@@ -369,6 +373,10 @@ impl Cluster for FakeCluster {
         }))
     }
 
+    fn tokens(&self) -> &dyn TokenStore {
+        self
+    }
+
     fn maps(&self) -> &dyn Maps {
         self
     }
@@ -586,5 +594,9 @@ impl Cluster for FakeCluster {
 
     fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView> {
         ready_result(self.with(job, |_| TrafficView::default()))
+    }
+
+    fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView> {
+        ready_result(self.with(job, |job| scenario::diagnosis(job.top())))
     }
 }

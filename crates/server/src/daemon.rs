@@ -72,6 +72,7 @@ mod host_registry;
 
 mod jobs;
 
+mod access_tokens;
 mod backpressure;
 mod capacity_check;
 mod checkpoint_view;

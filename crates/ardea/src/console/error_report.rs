@@ -24,6 +24,7 @@ pub fn exit_code(error: &Error) -> u8 {
         | ErrorCode::WrongCluster
         | ErrorCode::WrongState
         | ErrorCode::Unauthorized
+        | ErrorCode::Forbidden
         | ErrorCode::BadRequest => 2,
         ErrorCode::ReadFailed
         | ErrorCode::WriteFailed

@@ -10,6 +10,7 @@
 
 use std::process::ExitCode;
 
+mod access;
 mod arena;
 mod processes;
 mod suite;
@@ -48,6 +49,7 @@ mod submits;
 mod survives;
 mod tally;
 mod upgrades;
+mod why;
 
 use suite::Test;
 
@@ -349,6 +351,14 @@ const TESTS: &[Test] = &[
         run: upgrades::a_savepoint_of_a_job_on_a_cluster_begins_another_there,
     },
     Test {
+        name: "a_skewed_key_and_an_idle_partition_are_named_with_their_figures",
+        run: why::a_skewed_key_and_an_idle_partition_are_named_with_their_figures,
+    },
+    Test {
+        name: "a_viewer_sees_and_does_nothing_and_a_revoked_token_opens_no_host",
+        run: access::a_viewer_sees_and_does_nothing_and_a_revoked_token_opens_no_host,
+    },
+    Test {
         name: "containers_in_slurm_jobs_lose_no_number_and_leave_no_job",
         run: slurm::containers_in_slurm_jobs_lose_no_number_and_leave_no_job,
     },
@@ -364,6 +374,9 @@ fn main() -> ExitCode {
     #[cfg(feature = "columns")]
     if numbers::is_asked_for() && columns::is_asked_for() {
         return ardea::main(columns::build);
+    }
+    if numbers::is_asked_for() && why::is_asked_for() {
+        return ardea::main(why::build);
     }
     if numbers::is_asked_for() && tally::is_asked_for() {
         return ardea::main(tally::build);

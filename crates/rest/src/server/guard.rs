@@ -1,80 +1,171 @@
 //! Authentication of requests.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Token};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::handlers::failed;
+use super::handlers::{failed, failed_with, shortened, soon};
+use super::rate::RequestRates;
+use super::rights::{Caller, Right, needed};
 use super::{ServerConfig, page};
-use crate::routes::DOCUMENT_PATH;
+use crate::access::now_ms;
+use crate::{AuditEntry, AuditLog, TokenCheck, TokenRegistry};
 
-/// The authentication requirements for a request.
+/// Name of a caller with the cluster's token.
+const CLUSTER_TOKEN: &str = "cluster token";
+/// Name of a caller with a certificate of the cluster.
+const CERTIFICATE: &str = "certificate";
+/// Name of a caller of the same machine without a token.
+const LOCAL: &str = "local";
+
+/// The address of the client of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct ClientAddress(pub(super) SocketAddr);
+
+/// The authentication requirements for a request, and the audit log of actions.
 pub(super) struct Guard {
     token: Option<Token>,
+    tokens: Arc<TokenRegistry>,
+    audit: Option<Arc<AuditLog>>,
     /// True if clients are authenticated by a certificate of the cluster.
     is_member: bool,
+    rates: RequestRates,
 }
 
 impl Guard {
     pub(super) fn of(config: &ServerConfig) -> Self {
         Guard {
             token: config.token.clone(),
+            tokens: Arc::clone(&config.tokens),
+            audit: config.audit.clone(),
             is_member: config.tls.is_some(),
+            rates: RequestRates::new(config.limits.requests_per_second),
+        }
+    }
+
+    /// Returns the caller of a request, proven by a token, a certificate, or the machine.
+    fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Error> {
+        let given = text(headers, AUTHORIZATION);
+        let given = given.and_then(|text| text.split_once(' '));
+        match given {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => {
+                self.holder_of(given.trim())
+            }
+            _ if self.token.is_some() => {
+                Err(unauthorized("the cluster's interface requires a token"))
+            }
+            _ if self.is_member => match check_origin(headers) {
+                None => Ok(Caller::admin(CERTIFICATE)),
+                Some(error) => Err(error),
+            },
+            _ => match check_site(headers) {
+                None => Ok(Caller::admin(LOCAL)),
+                Some(error) => Err(error),
+            },
+        }
+    }
+
+    /// Returns the holder of a secret.
+    fn holder_of(&self, secret: &str) -> Result<Caller, Error> {
+        if self.token.as_ref().is_some_and(|token| token.is(secret)) {
+            return Ok(Caller::admin(CLUSTER_TOKEN));
+        }
+        match self.tokens.check(secret, now_ms()) {
+            TokenCheck::Valid(token) => Ok(Caller {
+                name: token.name,
+                role: token.role,
+                may_upload: token.may_upload,
+            }),
+            TokenCheck::Expired(token) => {
+                let what = format!("the token {:?} has expired", token.name);
+                let error = Error::new(ErrorCode::Unauthorized, what);
+                Err(error.hint("ask an admin for a new one: ardea token create NAME --role ROLE"))
+            }
+            TokenCheck::Unknown => Err(unauthorized("the token is not one of the cluster's")),
         }
     }
 }
 
-/// Passes a request on if it is authenticated, or rejects it. The web page and the OpenAPI document
-/// are not protected, because they reveal nothing about the cluster.
+fn unauthorized(what: &str) -> Error {
+    let error = Error::new(ErrorCode::Unauthorized, what);
+    error.hint("name the file with the token: cluster.token_file")
+}
+
+/// Passes a request on if its caller is authenticated and has the right that the route needs, or
+/// rejects it. Records actions in the audit log, also those that a caller lacks the right for.
 pub(super) async fn check(
     State(guard): State<Arc<Guard>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let refusal = match &guard.token {
-        _ if is_public(request.uri().path()) => None,
-        Some(token) => check_token(token, request.headers()),
-        None if guard.is_member => check_origin(request.headers()),
-        None => check_site(request.headers()),
+    let client = request.extensions().get::<ClientAddress>().copied();
+    let client = client.map(|ClientAddress(address)| address.ip());
+    if let Some(client) = client
+        && !guard.rates.take(client)
+    {
+        return too_often(&guard.rates);
+    }
+    let right = needed(request.method(), request.extensions());
+    if right == Right::Public || page::is_part_of_page(request.uri().path()) {
+        return next.run(request).await;
+    }
+    let caller = match guard.authenticate(request.headers()) {
+        Ok(caller) => caller,
+        Err(error) => return refused(&error),
     };
-    match refusal {
-        None => next.run(request).await,
-        Some(error) => {
-            let mut response = failed(&error);
-            if error.code() == ErrorCode::Unauthorized {
-                let scheme = HeaderValue::from_static("Bearer");
-                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            }
-            response
-        }
+    let audit = guard.audit.clone().filter(|_| right != Right::View);
+    let entry = audit.map(|log| (log, entry(&request, &caller, client)));
+    let response = match caller.check(right) {
+        Ok(()) => next.run(request).await,
+        Err(error) => failed(&error),
+    };
+    if let Some((log, mut entry)) = entry {
+        (entry.at_ms, entry.status) = (now_ms(), response.status().as_u16());
+        // The response waits for the entry, so that no answered action is missing.
+        let _ = tokio::task::spawn_blocking(move || log.record(&entry)).await;
+    }
+    response
+}
+
+fn entry(request: &Request, caller: &Caller, client: Option<IpAddr>) -> AuditEntry {
+    let path = request.uri().path_and_query();
+    AuditEntry {
+        at_ms: 0,
+        caller: caller.name.clone(),
+        role: caller.role,
+        address: client.map(|address| address.to_string()),
+        method: request.method().to_string(),
+        path: shortened(path.map_or("/", |path| path.as_str())),
+        status: 0,
     }
 }
 
-fn is_public(path: &str) -> bool {
-    path == DOCUMENT_PATH || page::is_part_of_page(path)
+/// Returns the response to a caller that is not authenticated.
+fn refused(error: &Error) -> Response {
+    let mut response = failed(error);
+    if error.code() == ErrorCode::Unauthorized {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    response
 }
 
-fn check_token(token: &Token, headers: &HeaderMap) -> Option<Error> {
-    let given = text(headers, AUTHORIZATION);
-    let given = given.and_then(|text| text.split_once(' '));
-    let what = match given {
-        Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => {
-            if token.is(given.trim()) {
-                return None;
-            }
-            "the token is not the cluster's"
-        }
-        _ => "the cluster's interface requires a token",
-    };
-    let error = Error::new(ErrorCode::Unauthorized, what);
-    Some(error.hint("name the file with the cluster's token: cluster.token_file"))
+/// Returns the response to a client that sends too many requests.
+fn too_often(rates: &RequestRates) -> Response {
+    let what = format!(
+        "this address sends more than {} requests a second",
+        rates.per_second()
+    );
+    let error = Error::new(ErrorCode::LimitReached, what);
+    let error = error.hint("send fewer, or raise cluster.api_rate");
+    soon(failed_with(StatusCode::TOO_MANY_REQUESTS, &error))
 }
 
 /// Rejects requests of a web page of another site in a local browser, for a server without a token.
@@ -129,12 +220,26 @@ mod tests {
         pairs.collect()
     }
 
+    fn config() -> ServerConfig {
+        ServerConfig::at(([127, 0, 0, 1], 0).into())
+    }
+
+    #[test]
+    fn a_wrong_token_is_refused_even_where_none_is_needed() {
+        let guard = Guard::of(&config());
+        let here = (HOST, "127.0.0.1:7400");
+        assert!(guard.authenticate(&headers(&[here.clone()])).is_ok());
+        let wrong = headers(&[here, (AUTHORIZATION, "Bearer wrong")]);
+        let error = guard.authenticate(&wrong).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unauthorized);
+    }
+
     #[test]
     fn a_token_is_taken_as_it_is_and_nothing_else() {
-        let token = Token::new("sesame");
+        let guard = Guard::of(&config().token(Some(Token::new("sesame"))));
         let code = |value| {
-            let refusal = check_token(&token, &headers(&[(AUTHORIZATION, value)]));
-            refusal.map(|error| error.code())
+            let caller = guard.authenticate(&headers(&[(AUTHORIZATION, value)]));
+            caller.err().map(|error| error.code())
         };
         assert_eq!(code("Bearer sesame"), None);
         assert_eq!(code("bearer sesame"), None);
@@ -147,7 +252,7 @@ mod tests {
         ] {
             assert_eq!(code(wrong), Some(ErrorCode::Unauthorized), "{wrong}");
         }
-        assert!(check_token(&token, &HeaderMap::new()).is_some());
+        assert!(guard.authenticate(&HeaderMap::new()).is_err());
     }
 
     #[test]

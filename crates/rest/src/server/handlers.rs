@@ -319,6 +319,15 @@ pub(super) async fn traffic(State(shared): State<Shared>, uri: Uri, job: Job) ->
     Ok(json_response(StatusCode::OK, answer, &uri))
 }
 
+pub(super) async fn why(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = path_param(job)?;
+    Ok(json_response(
+        StatusCode::OK,
+        shared.0.why(&job).await,
+        &uri,
+    ))
+}
+
 pub(super) async fn document() -> Response {
     static DOCUMENT: LazyLock<String> = LazyLock::new(|| crate::openapi_document().to_string());
     ([(CONTENT_TYPE, JSON)], DOCUMENT.as_str()).into_response()
@@ -422,7 +431,12 @@ pub(super) fn error_response(unanswered: ClusterError, asked: &Uri) -> Response 
 
 /// Creates a response that asks the client to retry, because nothing was done.
 pub(super) fn retry_soon(error: &Error) -> Response {
-    ([(RETRY_AFTER, RETRY_AFTER_SECONDS)], failed(error)).into_response()
+    soon(failed(error))
+}
+
+/// Asks the client of a response to retry.
+pub(super) fn soon(response: Response) -> Response {
+    ([(RETRY_AFTER, RETRY_AFTER_SECONDS)], response).into_response()
 }
 
 /// Creates the response for an error, with the status that belongs to its code.

@@ -12,6 +12,8 @@ pub struct ServerLimits {
     pub head_bytes: usize,
     /// Maximum size of a request's body in bytes.
     pub body_bytes: usize,
+    /// Maximum number of requests per second of one client address; zero for no limit.
+    pub requests_per_second: u32,
     /// Time limit for each step of the client: to send the head, to send the body, to read a piece
     /// of the response.
     pub client_timeout: Duration,
@@ -38,6 +40,7 @@ impl Default for ServerLimits {
             connections: 256,
             head_bytes: 64 << 10,
             body_bytes: 16 << 20,
+            requests_per_second: 1_000,
             client_timeout: Duration::from_secs(30),
             answer_timeout: Duration::from_secs(30),
         }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode};
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::{Extension, Router};
 
 use super::handlers::{self, Shared, failed_with};
-use super::{ServerConfig, bounds, events, forward, guard, maps, page};
+use super::{ServerConfig, access, bounds, events, forward, guard, maps, page};
 use crate::Cluster;
 use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
@@ -31,6 +31,7 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
             Arc::new(forward::Forwarder::of(config)),
             forward::forward,
         ))
+        .layer(Extension(config.audit.clone()))
         // `receive` enforces the limit.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Arc::clone(&all_bounds), bounds::in_time))
@@ -78,6 +79,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Top => on(filter, handlers::top),
         Operation::JobEvents => on(filter, events::job),
         Operation::Traffic => on(filter, handlers::traffic),
+        Operation::Why => on(filter, handlers::why),
         Operation::Maps => on(filter, maps::list),
         Operation::MapEntry => on(filter, maps::entry),
         Operation::MapEntries => on(filter, maps::entries),
@@ -85,6 +87,10 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::PutEntry => on(filter, maps::put),
         Operation::RemoveEntry => on(filter, maps::remove),
         Operation::DropMap => on(filter, maps::drop_map),
+        Operation::CreateToken => on(filter, access::create),
+        Operation::Tokens => on(filter, access::list),
+        Operation::RevokeToken => on(filter, access::revoke),
+        Operation::Audit => on(filter, access::audit),
         Operation::Document => on(filter, handlers::document),
     }
 }

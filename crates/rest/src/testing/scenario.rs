@@ -3,7 +3,7 @@
 use ardea_core::{Error, ErrorCode};
 
 use super::FakeCluster;
-use crate::ClusterError;
+use crate::{CauseKind, CauseView, ClusterError, DiagnosisView, FigureUnit, FigureView, TopView};
 
 impl FakeCluster {
     /// Makes another host the leader of the job. Requests for the job are redirected to the URL
@@ -38,5 +38,28 @@ impl FakeCluster {
     /// Returns the accepted commands as text, in order.
     pub fn commands(&self) -> Vec<String> {
         self.state().commands.clone()
+    }
+}
+
+/// Returns a diagnosis that blames the first vertex.
+pub(super) fn diagnosis(top: TopView) -> DiagnosisView {
+    let causes = top.vertices.first().map(|vertex| CauseView {
+        kind: CauseKind::SlowStep,
+        subject: Some(vertex.vertex.clone()),
+        severity: 0.4,
+        summary: format!("the step {} uses all of its time", vertex.vertex),
+        figures: vec![FigureView {
+            name: format!("busy of {}", vertex.vertex),
+            value: vertex.busy.unwrap_or_default(),
+            unit: FigureUnit::Ratio,
+        }],
+        advice: "give it more instances".into(),
+    });
+    DiagnosisView {
+        job: top.job,
+        phase: top.phase,
+        at_ms: top.at_ms,
+        is_measured: true,
+        causes: causes.into_iter().collect(),
     }
 }

@@ -203,6 +203,7 @@ async fn every_operation_is_served_as_it_is_described() {
             "recoverJob" => r#"{"from_epoch": 7}"#.to_string(),
             "writeSavepoint" => r#"{"to": "/saved"}"#.to_string(),
             "upgradeJob" => upgrade_of_word_count(),
+            "createToken" => r#"{"name": "ci", "role": "viewer"}"#.to_string(),
             "putEntry" => r#"{"value": {"berth": 7}}"#.to_string(),
             _ => String::new(),
         };
@@ -217,7 +218,8 @@ async fn every_operation_is_served_as_it_is_described() {
             .replace("{job}", "word-count")
             .replace("{container}", "1")
             .replace("{host}", "here")
-            .replace("{map}", "berths");
+            .replace("{map}", "berths")
+            .replace("{token}", "ci");
         if path.ends_with("/entry") {
             target += "?key=seagull";
         }

@@ -1,5 +1,6 @@
 //! Tests of the interface over real sockets, with a fake cluster behind it.
 
+mod access;
 mod client;
 mod document;
 mod events;

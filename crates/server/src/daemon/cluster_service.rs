@@ -26,14 +26,16 @@ use ardea_grid::cluster::LocalGridStore;
 use ardea_metrics::History;
 use ardea_network::tls::Tls;
 use ardea_rest::{
-    Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, HostView,
-    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, LogicalPlan, Maps, MetricsQuery,
-    MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
-    SubmitRequest, TopView, TrafficView, UpgradeRequest, no_such_container,
+    Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, DiagnosisView,
+    HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, LogicalPlan, Maps,
+    MetricsQuery, MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription,
+    PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
+    SavepointView, StatesView, SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest,
+    no_such_container,
 };
 use ardea_scheduler::{Drains, Schedulers};
 
+use crate::daemon::access_tokens::NamedTokenStore;
 use crate::daemon::capacity_check::check_room;
 use crate::daemon::host_registry::HostRegistry;
 use crate::daemon::jobs::{JobLocation, Jobs, submission_of};
@@ -66,6 +68,7 @@ pub(crate) struct ClusterService {
     jobs: Jobs,
     directory: HostRegistry,
     drains: Drains,
+    tokens: NamedTokenStore,
     /// The leader candidate; present until the host ends.
     master: Mutex<Option<Arc<MasterProcess>>>,
 }
@@ -75,8 +78,8 @@ impl ClusterService {
         setup: &HostSetup,
         (schedulers, archives, shelf): (Schedulers, Arc<JobCheckpointStores>, LocalGridStore),
         machine: Resources,
-        token: Option<Token>,
-        tls: Option<Tls>,
+        (token, tls): (Option<Token>, Option<Tls>),
+        tokens: NamedTokenStore,
     ) -> Arc<Self> {
         Arc::new(ClusterService {
             name: setup.name.clone(),
@@ -100,6 +103,7 @@ impl ClusterService {
             },
             directory: HostRegistry(Arc::clone(&setup.state)),
             drains: Drains::new(Arc::clone(&setup.state)),
+            tokens,
             master: Mutex::new(None),
         })
     }
@@ -303,6 +307,10 @@ impl Cluster for ClusterService {
                 jobs: count(self.jobs.names().await?.len()),
             })
         })
+    }
+
+    fn tokens(&self) -> &dyn TokenStore {
+        &self.tokens
     }
 
     fn maps(&self) -> &dyn Maps {
@@ -529,7 +537,7 @@ impl Cluster for ClusterService {
             let is_it = |desk: &JobHandle| submission.is_none_or(|it| it == desk.job().submission);
             let desk = match self.jobs.local_handle(&*self.master()?, job).await {
                 Ok(desk) if is_it(&desk) => desk,
-                Err(unanswered) if !is_absent(&unanswered) => {
+                Err(unanswered) if !past_logs::is_absent(&unanswered) => {
                     // An ended submission is served even if the current job is unreadable.
                     let is_gone =
                         submission.is_some() && self.jobs.past(job, submission).await?.is_some();
@@ -584,6 +592,10 @@ impl Cluster for ClusterService {
     fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView> {
         Box::pin(self.viewed(job, traffic_view::traffic))
     }
+
+    fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView> {
+        Box::pin(self.diagnose(job))
+    }
 }
 
 /// Returns the ids of the job's planned containers.
@@ -598,8 +610,4 @@ async fn run_blocking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'stat
     Ok(looked.map_err(|error| {
         Error::new(ErrorCode::Internal, "reading files was interrupted").because(error)
     })?)
-}
-
-fn is_absent(unanswered: &ClusterError) -> bool {
-    matches!(unanswered, ClusterError::Failed(error) if error.code() == ErrorCode::NoSuchJob)
 }

@@ -13,7 +13,7 @@ use crate::leader::{MasterProcess, MasterSetup, new_submission};
 use ardea_checkpoint::cluster::JobCheckpointStores;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_grid::cluster::{GridMembership, GridMembershipConfig, LocalGridStore};
-use ardea_rest::{Server, ServerConfig};
+use ardea_rest::{AuditLog, Server, ServerConfig};
 use ardea_scheduler::{
     HOSTS, HostIdentity, Hosts, Local, RetentionLimits, Runner, RunnerConfig, RunnerServer,
     Schedulers,
@@ -22,6 +22,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep};
 
 use crate::daemon::HostSetup;
+use crate::daemon::access_tokens::NamedTokenStore;
 use crate::daemon::cluster_service::ClusterService;
 use crate::daemon::host_registry::{API, JOB, PID, VERSION, holder};
 use crate::daemon::identity::{check_name, claim, is_claimed};
@@ -51,7 +52,7 @@ pub struct Host {
     _name: File,
     served: Arc<ClusterService>,
     serving: Running,
-    _clearing: [Running; 4],
+    _clearing: [Running; 5],
     shelter: GridMembership,
 }
 
@@ -89,18 +90,22 @@ impl Host {
         let master = master_setup(&setup, &listen, &schedulers, &archives);
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let tokens = NamedTokenStore::new(Arc::clone(&setup.state));
+        tokens.refresh().await?;
         let config = ServerConfig::at(setup.api_address()?)
             .or_any_port(!setup.cluster.is_port_chosen)
             .token(token.clone())
             .tls(tls.clone())
+            .tokens(tokens.registry())
+            .audit(Some(Arc::new(audit_log(&setup))))
             .limits(setup.cluster.interface);
         let machine = local.config().capacity;
         let served = ClusterService::new(
             &setup,
             (schedulers, archives, shelf.clone()),
             machine,
-            token,
-            tls,
+            (token, tls),
+            tokens.clone(),
         );
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let (wanted, port) = (setup.cluster.port, server.address()?.port());
@@ -146,6 +151,7 @@ impl Host {
                 tokio::spawn(ending),
                 tokio::spawn(forgetting),
                 tokio::spawn(packages),
+                tokio::spawn(tokens.follow()),
             ]
             .map(Running),
             shelter,
@@ -280,6 +286,13 @@ fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
         },
         ..RunnerConfig::new(folder)
     }
+}
+
+/// Returns the log of actions on a host, beside the logs of the hosts.
+fn audit_log(setup: &HostSetup) -> AuditLog {
+    let folder = setup.cluster.directory.join("logs");
+    let name = format!("{}-audit.jsonl", setup.name);
+    AuditLog::new(folder, name, setup.cluster.output)
 }
 
 /// Returns the setup of the host's grid member.

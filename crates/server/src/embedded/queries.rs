@@ -5,11 +5,13 @@ use std::num::NonZeroU32;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{
-    Answer, CheckpointsView, Cluster, ClusterInfo, HostView, JobDescription, JobSummary, KillQuery,
-    LogQuery, LogStream, MapEntriesView, MapEntryView, MapPutRequest, MapQuery, MapStream, Maps,
-    MapsView, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
-    Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView,
-    StatesView, SubmitRequest, TopView, TrafficView, UpgradeRequest, no_such_host, no_such_job,
+    Answer, CheckpointsView, Cluster, ClusterInfo, DiagnosisView, HostView, JobDescription,
+    JobSummary, KillQuery, LogQuery, LogStream, MapEntriesView, MapEntryView, MapPutRequest,
+    MapQuery, MapStream, Maps, MapsView, MetricsQuery, MetricsRange, NewTokenView,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
+    TokenRequest, TokenStore, TokenView, TopView, TrafficView, UpgradeRequest, no_such_host,
+    no_such_job,
 };
 
 use super::{EmbeddedJob, NONE};
@@ -53,6 +55,10 @@ impl Cluster for EmbeddedJob {
             hosts: 0,
             jobs: 1,
         }))
+    }
+
+    fn tokens(&self) -> &dyn TokenStore {
+        self
     }
 
     fn maps(&self) -> &dyn Maps {
@@ -171,6 +177,24 @@ impl Cluster for EmbeddedJob {
     }
 
     fn traffic<'a>(&'a self, _job: &'a str) -> Pending<'a, TrafficView> {
+        refused()
+    }
+
+    fn why<'a>(&'a self, _job: &'a str) -> Pending<'a, DiagnosisView> {
+        refused()
+    }
+}
+
+impl TokenStore for EmbeddedJob {
+    fn create_token(&self, _request: TokenRequest) -> Pending<'_, NewTokenView> {
+        refused()
+    }
+
+    fn list_tokens(&self) -> Pending<'_, Vec<TokenView>> {
+        refused()
+    }
+
+    fn revoke_token<'a>(&'a self, _name: &'a str) -> Pending<'a, ()> {
         refused()
     }
 }

@@ -1,8 +1,8 @@
 //! Logs of ended jobs, from this host and others.
 
-use ardea_core::Error;
+use ardea_core::{Error, ErrorCode};
 use ardea_metastore::layout;
-use ardea_rest::{Answer, LogQuery, LogStream};
+use ardea_rest::{Answer, ClusterError, LogQuery, LogStream};
 use ardea_scheduler::HOSTS;
 
 use super::{ClusterService, run_blocking};
@@ -83,4 +83,9 @@ impl ClusterService {
         }
         Ok(asked)
     }
+}
+
+/// Returns true if there is no job of the name at present.
+pub(super) fn is_absent(unanswered: &ClusterError) -> bool {
+    matches!(unanswered, ClusterError::Failed(error) if error.code() == ErrorCode::NoSuchJob)
 }
