@@ -263,7 +263,8 @@ fn without_source(arena: &Arena) -> Vec<u64> {
 }
 
 pub fn in_micro_batches_a_worker_without_sources_is_restored_while_the_others_continue() {
-    let options = "--set guarantee=exactly-once --set checkpoints.every=1s --set mode=micro-batch";
+    let options = "--set guarantee=exactly-once --set checkpoints.every=1s --set mode=micro-batch \
+                   --set micro_batch.kept_bytes=64MiB";
     let options = promises(options);
     let job = GuaranteedJob::variant(Arena::new(), ENDLESS, 1_000, (&options, "hops"));
     let arena = &job.arena;
