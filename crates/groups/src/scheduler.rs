@@ -19,7 +19,7 @@ use super::optimizer::Optimizer;
 use super::placement::{PlacementVersion, RangePlacement};
 use super::stage_graph::{StageGraph, StageId};
 use adaptation::Adaptation;
-use ardea_coordination::control::{Generation, MasterEpoch};
+use ardea_coordination::control::{Generation, GroupTuner, MasterEpoch, TunerStep};
 use ardea_coordination::packing::ContainerId;
 pub use interface::{
     BatchMode, GroupRollback, GroupSchedulerConfig, GroupSizing, GroupSummary, SchedulerAction,

@@ -1,7 +1,11 @@
 //! The table of routes. The server's router and the paths of the OpenAPI document are built from
 //! it.
 
+mod operation;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+pub(crate) use operation::{Operation, Verb};
 
 use crate::{
     AuditQuery, AuditView, CheckpointsView, ClusterEvent, ClusterInfo, ContainersUpdate,
@@ -12,74 +16,6 @@ use crate::{
     SavepointRequest, SavepointView, StatesView, SubmitRequest, TokenRequest, TokenView, TopView,
     TrafficView, UpgradeRequest,
 };
-
-/// The operation of a route; each operation has exactly one route.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operation {
-    About,
-    Events,
-    Hosts,
-    Drain,
-    Undrain,
-    List,
-    Submit,
-    PastJobs,
-    Past,
-    Describe,
-    Kill,
-    Resume,
-    Pause,
-    Restart,
-    Update,
-    Rescale,
-    Recover,
-    Savepoint,
-    States,
-    Upgrade,
-    Checkpoints,
-    CheckCheckpoints,
-    Plans,
-    Logs,
-    Metrics,
-    MetricsRange,
-    Top,
-    JobEvents,
-    Traffic,
-    Why,
-    Maps,
-    MapEntry,
-    MapEntries,
-    MapChanges,
-    PutEntry,
-    RemoveEntry,
-    DropMap,
-    CreateToken,
-    Tokens,
-    RevokeToken,
-    Audit,
-    Document,
-}
-
-/// The method of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verb {
-    Get,
-    Post,
-    Put,
-    Delete,
-}
-
-impl Verb {
-    /// Returns the method as the OpenAPI document writes it.
-    pub(crate) fn in_lower_case(self) -> &'static str {
-        match self {
-            Verb::Get => "get",
-            Verb::Post => "post",
-            Verb::Put => "put",
-            Verb::Delete => "delete",
-        }
-    }
-}
 
 /// A function that creates the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;

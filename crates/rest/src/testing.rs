@@ -24,6 +24,7 @@ use crate::{
     no_such_job,
 };
 
+use tokens::ready_result;
 pub use word_count::word_count;
 
 /// The name of the only host.
@@ -352,11 +353,6 @@ impl Job {
             .filter(|sample| query.name.as_ref().is_none_or(|name| *name == sample.name))
             .collect()
     }
-}
-
-/// Returns a future that is ready.
-fn ready_result<'a, T: Send + 'a>(answer: Answer<T>) -> Pending<'a, T> {
-    Box::pin(std::future::ready(answer))
 }
 
 impl Cluster for FakeCluster {

@@ -87,7 +87,7 @@ impl AttemptRecovery {
         self.scope(site) == RecoveryScope::Worker
     }
 
-    /// Returns what is needed to keep the output to `site`, if its worker can be restored alone.
+    /// Returns the store of the output to `site`, if its worker can be restored alone.
     pub(crate) fn keeping_for(
         &self,
         site: Site,

@@ -4,6 +4,7 @@
 //! separate thread keeps both from delaying the heartbeats of the control side.
 
 mod attempts;
+mod deployment_parts;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{Change, Generation, Order, ParticipantAction, Run};
 use ardea_coordination::packing::{ContainerId, InstanceId};
-use ardea_core::{DeadLetters, Error, ErrorCode, MessageReport, Result, VertexId, Waker};
+use ardea_core::{DeadLetters, Error, ErrorCode, Result, VertexId, Waker};
 use ardea_engine::{
     Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure, Site,
     StartMode,
 };
 use ardea_metrics::{Labels, MetricsManager};
 use tokio::sync::mpsc;
+
+pub(crate) use deployment_parts::View;
 
 use crate::attempt::{HandedOffState, RunningAttempt};
 use crate::backchannel::BackchannelRouter;
@@ -548,29 +551,6 @@ impl Active {
             backchannel: &self.backchannel,
             processes,
         }
-    }
-}
-
-/// The parts of a deployment from which the metrics are read.
-pub(crate) struct View<'a> {
-    pub(crate) deployment: &'a Deployment,
-    pub(crate) crossings: &'a WorkerRemoteEdges,
-    pub(crate) backchannel: &'a BackchannelRouter,
-    processes: &'a InstanceProcesses,
-}
-
-impl View<'_> {
-    /// Returns the instances in separate processes, with the ids of the running processes.
-    pub(crate) fn processes(&self) -> Vec<(InstanceId, Option<u32>)> {
-        self.processes.numbers()
-    }
-
-    /// Returns the message statistics of this container's instances, including those in separate
-    /// processes. An instance can have several entries.
-    pub(crate) fn messages(&self) -> Vec<MessageReport> {
-        let mut messages = self.backchannel.messages();
-        messages.extend(self.processes.messages());
-        messages
     }
 }
 

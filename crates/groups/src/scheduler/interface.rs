@@ -9,7 +9,7 @@ use ardea_core::{Error, ErrorCode, MicroBatch, Result};
 use crate::figures::GroupFigures;
 use crate::message::{FromGroupWorker, GroupId, ToGroupWorker};
 use crate::optimizer::PlanDecision;
-use ardea_coordination::control::Generation;
+use ardea_coordination::control::{Generation, MAX_GROUP_SIZE, TunerConfig};
 use ardea_coordination::packing::ContainerId;
 
 /// The way in which micro-batches are scheduled.

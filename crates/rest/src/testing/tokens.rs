@@ -2,7 +2,7 @@
 
 use ardea_core::{Error, ErrorCode};
 
-use super::{FakeCluster, ready_result};
+use super::FakeCluster;
 use crate::access::now_ms;
 use crate::{Answer, NewTokenView, Pending, TokenRequest, TokenStore, TokenView, create_token};
 
@@ -35,4 +35,9 @@ impl TokenStore for FakeCluster {
             Error::new(ErrorCode::NoSuchEntry, what).into()
         }))
     }
+}
+
+/// Returns a future that is ready.
+pub(super) fn ready_result<'a, T: Send + 'a>(answer: Answer<T>) -> Pending<'a, T> {
+    Box::pin(std::future::ready(answer))
 }

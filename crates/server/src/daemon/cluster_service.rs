@@ -27,11 +27,10 @@ use ardea_metrics::History;
 use ardea_network::tls::Tls;
 use ardea_rest::{
     Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, DiagnosisView,
-    HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, LogicalPlan, Maps,
-    MetricsQuery, MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription,
-    PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
-    SavepointView, StatesView, SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest,
-    no_such_container,
+    HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps, MetricsQuery,
+    MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
+    SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest, no_such_container,
 };
 use ardea_scheduler::{Drains, Schedulers};
 
@@ -282,13 +281,6 @@ impl ClusterService {
                 Ok(describe::unled_description(&stored, trouble.as_ref()))
             }
         }
-    }
-
-    /// Returns what `show` makes of the metrics and the leader's view of a job.
-    async fn viewed<T>(&self, job: &str, show: fn(&History, &JobView, u64) -> T) -> Answer<T> {
-        let desk = self.desk(job).await?;
-        let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-        Ok(metrics.ask(|history| show(history, &view, now_ms())))
     }
 }
 
@@ -580,13 +572,7 @@ impl Cluster for ClusterService {
     }
 
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
-        Box::pin(async move {
-            let desk = self.desk(job).await?;
-            let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-            let edges = LogicalPlan::of(&view.demand).edges;
-            let top = |history: &_| metrics_view::top(history, &view.description, &edges, now_ms());
-            Ok(metrics.ask(top))
-        })
+        Box::pin(self.viewed(job, metrics_view::top_of_view))
     }
 
     fn traffic<'a>(&'a self, job: &'a str) -> Pending<'a, TrafficView> {

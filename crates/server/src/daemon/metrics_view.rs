@@ -9,13 +9,14 @@ use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, History, Labels, Resolution, Selector};
 use ardea_rest::{
-    ContainerTop, JobDescription, LogicalEdge, MessagesTop, MetricsQuery, MetricsRange, PointView,
-    ProblemView, RangeQuery, SampleKind, SampleView, SeriesView, StateTop, TopView, VertexTop,
-    VertexView,
+    ContainerTop, JobDescription, LogicalEdge, LogicalPlan, MessagesTop, MetricsQuery,
+    MetricsRange, PointView, ProblemView, RangeQuery, SampleKind, SampleView, SeriesView, StateTop,
+    TopView, VertexTop, VertexView,
 };
 
 use crate::daemon::backpressure::{Load, waits_for};
 use crate::daemon::crash_loops::is_failing;
+use crate::leader::JobView;
 
 /// Time window of the rates in [`top`]. It covers several batches of metrics.
 const TOP_TIME: Duration = Duration::from_secs(5);
@@ -175,6 +176,12 @@ pub(crate) fn transports(history: &History, container: ContainerId) -> BTreeMap<
         Some((peer, one.labels.get("transport")?.to_string()))
     });
     transports.collect()
+}
+
+/// Returns the load of a job as its leader sees it.
+pub(crate) fn top_of_view(history: &History, view: &JobView, now_ms: u64) -> TopView {
+    let edges = LogicalPlan::of(&view.demand).edges;
+    top(history, &view.description, &edges, now_ms)
 }
 
 /// Returns the current load of the job with this graph.

@@ -41,12 +41,23 @@ impl ClusterService {
         Ok(metrics.ask(ask))
     }
 
+    /// Applies `show` to the metrics and the leader's view of a job.
+    pub(super) async fn viewed<T>(
+        &self,
+        job: &str,
+        show: fn(&History, &JobView, u64) -> T,
+    ) -> Answer<T> {
+        let desk = self.desk(job).await?;
+        let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+        Ok(metrics.ask(|history| show(history, &view, now_ms())))
+    }
+
     /// Returns the diagnosis of a job.
     pub(super) async fn diagnose(&self, job: &str) -> Answer<DiagnosisView> {
         let desk = self.desk(job).await?;
         let (view, metrics) = (desk.view().await?, desk.metrics().await?);
         let (is_measured, figures) = metrics.ask(|history| {
-            let top = metrics_view::top(history, &view, now_ms());
+            let top = metrics_view::top_of_view(history, &view, now_ms());
             let figures = diagnosis::collect(history, &view, &top);
             (metrics_view::has_any(history), figures)
         });
