@@ -36,12 +36,15 @@ impl PairCounter {
     }
 }
 
+/// The counters of the queues from one instance to another.
+type QueueCounters = Vec<Arc<AtomicU64>>;
+
 /// The counters of all pairs of instances whose sender is in this process.
 ///
 /// A chain of steps in one tasklet has no queues inside, so its inner edges are not counted: its
 /// instances cannot be separated.
 #[derive(Debug, Default)]
-pub(crate) struct PairCounterRegistry(Mutex<BTreeMap<(Instance, Instance), Vec<Arc<AtomicU64>>>>);
+pub(crate) struct PairCounterRegistry(Mutex<BTreeMap<(Instance, Instance), QueueCounters>>);
 
 impl PairCounterRegistry {
     /// Returns the counter of a queue of an edge from the tasklet `role`; a counter of nothing if

@@ -27,7 +27,7 @@ pub struct AuditEntry {
     /// Caller: the name of a token, `cluster token`, `certificate`, or `local` for a caller of the
     /// same machine without a token.
     pub caller: String,
-    /// AccessRole of the caller.
+    /// Role of the caller.
     pub role: crate::AccessRole,
     /// Address of the caller's machine.
     pub address: Option<String>,
@@ -148,17 +148,17 @@ mod tests {
         };
         let log = AuditLog::new(folder.path().join("logs"), "audit.jsonl", bounds);
         assert_eq!(log.latest(10).unwrap().entries, []);
-        for at_ms in 0..9 {
+        for at_ms in 0..39 {
             log.record(&entry(at_ms));
         }
         let mut file = log.files.open(&bounds).unwrap();
         file.write_all(b"{\"at_ms\": 7\n\xff\n").unwrap();
-        log.record(&entry(9));
+        log.record(&entry(39));
         let latest = log.latest(2).unwrap();
-        assert_eq!(latest.entries, [entry(8), entry(9)]);
+        assert_eq!(latest.entries, [entry(38), entry(39)]);
         assert_eq!(latest.lost_count, 0);
         // Bounded: the first entries are gone.
-        assert!(log.latest(100).unwrap().entries.len() < 10);
+        assert!(log.latest(100).unwrap().entries.len() < 40);
     }
 
     #[test]

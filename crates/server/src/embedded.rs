@@ -178,6 +178,7 @@ mod tests {
                 input: 0,
                 routing: "keyed".into(),
                 latency_us: None,
+                records_per_second: None,
             }],
         }
     }

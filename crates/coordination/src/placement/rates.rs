@@ -107,13 +107,16 @@ impl EdgeRouting {
     }
 }
 
+/// The measured rates of an edge, each from an instance of its producer to one of its consumer.
+type PairRates = Vec<(u32, u32, TrafficRate)>;
+
 /// The rates of a job: measured between instances, declared by edge, or assumed.
 ///
 /// An edge of which any pair of instances was measured has exactly its measured rates. Other edges
 /// have the rates in the demand's attributes, or carry all records that their producer receives.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TrafficRates {
-    measured: BTreeMap<(VertexName, VertexName), Vec<(u32, u32, TrafficRate)>>,
+    measured: BTreeMap<(VertexName, VertexName), PairRates>,
 }
 
 impl TrafficRates {

@@ -43,9 +43,10 @@ async fn a_change_of_a_job_is_an_event() {
     let before = served.begin(path, "top").await;
     assert!(before.body.contains(r#""container_count":2"#), "{before:?}");
     let three = ContainersUpdate { containers: 3 };
+    let client = served.client(None);
     let (after, changed) = tokio::join!(
         served.begin(path, r#""container_count":3"#),
-        served.client(None).rescale("word-count", &three),
+        client.rescale("word-count", &three),
     );
     changed.unwrap();
     assert_eq!(after.status, 200);

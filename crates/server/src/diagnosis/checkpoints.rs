@@ -133,6 +133,7 @@ mod tests {
                 is_published: true,
                 committed_ms: None,
                 took_ms: None,
+                interval_ms: 1_000,
                 written_bytes: None,
                 committed_count: 7,
                 aborted_count: 3,

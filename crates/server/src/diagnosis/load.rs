@@ -385,7 +385,7 @@ mod tests {
         let mut figures = figures();
         for vertex in &mut figures.vertices {
             for it in vertex.instances.values_mut() {
-                (it.in_per_s, it.out_per_s) = (0.0, 0.0);
+                (it.in_per_s, it.out_per_s, it.busy) = (0.0, 0.0, 0.0);
             }
         }
         assert_eq!(kinds(&figures), [(CauseKind::NoInput, None)]);
