@@ -107,7 +107,7 @@ fn words(isolation: &str, rate: u64) -> String {
 name: words
 spouts:
   - {{ name: words, component: words, parallelism: 2, isolation: {isolation},
-      settings: {{ total: 40000, vocabulary: 10, rate: {rate} }} }}
+      settings: {{ total: 60000, vocabulary: 10, rate: {rate} }} }}
 bolts:
   - {{ name: counts, component: count, parallelism: 2, isolation: {isolation}, settings: {{ every: 1h }},
       inputs: [{{ from: words, grouping: fields, fields: [word] }}] }}
@@ -122,7 +122,7 @@ pub fn isolated_components_count_each_tuple_once_while_they_are_killed() {
     let expected = arena.succeed("-q run expected.yaml");
     let expected: BTreeSet<String> = expected.lines().map(str::to_owned).collect();
     assert_eq!(expected.len(), 10, "{expected:?}");
-    arena.write("words.yaml", &words("process", 10_000));
+    arena.write("words.yaml", &words("process", 2_000));
     arena.succeed(
         "submit words.yaml --set job.containers=2 --set checkpoints.folder=kept \
          --set guarantee=exactly-once --set checkpoints.every=100ms",

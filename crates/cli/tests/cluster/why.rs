@@ -27,7 +27,13 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
             let p = Pipeline::new("skew");
             let source = generate::at_rate(2_000, |number| number);
             p.read_from(source.build())
-                .key_by(|number: &u64| if number % 16 == 0 { *number } else { 0 })
+                .key_by(|number: &u64| {
+                    if number.is_multiple_of(16) {
+                        *number
+                    } else {
+                        0
+                    }
+                })
                 .rolling("counts", count())
                 .parallelism(two)
                 .map(|counted| {

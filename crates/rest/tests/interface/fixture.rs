@@ -69,12 +69,17 @@ impl Served {
             .timeout(TIMEOUT)
     }
 
-    /// Sends these bytes, and reads until the server closes the connection.
+    /// Sends these bytes and nothing else, and reads until the server closes the connection.
     pub async fn raw(&self, bytes: &[u8]) -> Option<Answer> {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         // The server may close the connection before everything is written.
         let _ = stream.write_all(bytes).await;
         let _ = stream.shutdown().await;
+        Self::read(stream).await
+    }
+
+    /// Reads until the server closes the connection.
+    async fn read(mut stream: TcpStream) -> Option<Answer> {
         let mut answer = Vec::new();
         let read = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
         let _ = read.expect("the server neither answers nor hangs up");
@@ -120,7 +125,10 @@ impl Served {
             self.address,
             body.len()
         );
-        let answer = self.raw(text.as_bytes()).await;
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        // The stream stays open: the server drops a request whose client has hung up.
+        let _ = stream.write_all(text.as_bytes()).await;
+        let answer = Self::read(stream).await;
         answer.unwrap_or_else(|| panic!("no answer to {method} {path}"))
     }
 }

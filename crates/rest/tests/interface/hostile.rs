@@ -25,7 +25,7 @@ fn is_a_fault(answer: &Answer) -> bool {
 async fn what_is_misspelt_is_told_as_every_other_error() {
     let served = serve_word_count().await;
     for (method, path, body, status) in [
-        ("GET", "/", "", 404),
+        ("GET", "/page", "", 404),
         ("GET", "/v1/job", "", 404),
         ("GET", "/v1/jobs/", "", 404),
         ("PATCH", "/v1/jobs", "", 405),
