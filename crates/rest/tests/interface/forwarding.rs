@@ -32,7 +32,7 @@ async fn a_forwarded_request_has_the_rights_of_its_caller() {
     let request = word_count("pretended", "word-count", 42);
     let client = leader.client(Some("sesame"));
     client.submit(&request).await.unwrap();
-    let other = serve(loopback()).await;
+    let other = serve(loopback().token(Some(Token::new("sesame")))).await;
     let base = format!("http://{}", leader.address);
     other.cluster.set_leader_elsewhere("word-count", &base);
     let path = "/v1/jobs/word-count/top";
