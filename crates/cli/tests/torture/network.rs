@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ardea_metastore::conformance::Skipped;
 
@@ -33,8 +34,12 @@ impl HostNetwork {
     /// Creates hosts on this machine's network.
     pub fn here() -> Self {
         // Ports below the ephemeral range, since a restarted host needs its own port again, and
-        // different from the first ports of test servers.
+        // different from the first ports of test servers. Runs side by side in one process search
+        // apart: a host of one is not up yet when the other searches.
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let begin = std::process::id().wrapping_mul(97).wrapping_add(10_000);
+        let begin = begin.wrapping_add(run.wrapping_mul(500));
         let ports = (0..20_000).map(|step| 10_000 + begin.wrapping_add(step) % 20_000);
         let ports = ports.filter_map(|port| u16::try_from(port).ok());
         let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
