@@ -51,7 +51,8 @@ pub static METRICS_SETTINGS: &[Setting] = &[
 /// The parsed values of [`METRICS_SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MetricsConfig {
-    /// The list of sinks, including that of `metrics.otlp`, for [`MetricsManager::start`](crate::MetricsManager::start).
+    /// The list of sinks, including that of `metrics.otlp`, for
+    /// [`MetricsManager::start`](crate::MetricsManager::start).
     pub sinks: String,
     /// The reporting interval: the time between two batches.
     pub every: Duration,

@@ -118,7 +118,8 @@ impl ServerConfig {
 ///
 /// # Safe by default
 ///
-/// Each route needs a right, which the token of the caller has to grant: see [`AccessRole`](crate::AccessRole).
+/// Each route needs a right, which the token of the caller has to grant: see
+/// [`AccessRole`](crate::AccessRole).
 /// Without a token or certificates, the server listens on loopback addresses only. It then also
 /// rejects requests from web pages of other sites in a local browser: the `Host` header must be an
 /// address or `localhost`, and an `Origin` header must match `Host`.

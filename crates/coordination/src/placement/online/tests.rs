@@ -190,7 +190,7 @@ fn an_interruption_of_the_job_begins_the_count_anew() {
     let stopped = PlacementEvent::Tick { is_running: false };
     assert_eq!(placement.on(at(21), stopped), None);
     let late = PlacementEvent::Compared(better);
-    assert_eq!(placement.on(at(22), late), None, "nobody asked for it");
+    assert_eq!(placement.on(at(22), late), None, "it was not requested");
     assert_eq!(placement.proposal(), None);
 }
 
