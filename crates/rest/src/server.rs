@@ -14,6 +14,7 @@ mod page;
 mod rate;
 mod rights;
 mod router;
+mod token_body;
 
 use std::convert::Infallible;
 use std::io::ErrorKind;

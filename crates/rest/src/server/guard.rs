@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Token};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
@@ -14,6 +15,7 @@ use axum::response::Response;
 use super::handlers::{failed, failed_with, shortened, soon};
 use super::rate::RequestRates;
 use super::rights::{Caller, Right, needed};
+use super::token_body::TokenBody;
 use super::{ServerConfig, page};
 use crate::access::now_ms;
 use crate::{AuditEntry, AuditLog, TokenCheck, TokenRegistry};
@@ -52,12 +54,8 @@ impl Guard {
 
     /// Returns the caller of a request, proven by a token, a certificate, or the machine.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Caller, Error> {
-        let given = text(headers, AUTHORIZATION);
-        let given = given.and_then(|text| text.split_once(' '));
-        match given {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => {
-                self.holder_of(given.trim())
-            }
+        match bearer(headers) {
+            Some(secret) => self.holder_of(secret),
             _ if self.token.is_some() => {
                 Err(unauthorized("the cluster's interface requires a token"))
             }
@@ -72,9 +70,22 @@ impl Guard {
         }
     }
 
+    /// Returns a response that ends when the named token of its request is no longer valid.
+    fn bounded(&self, response: Response, secret: Option<&str>) -> Response {
+        match secret.filter(|secret| !self.is_cluster_token(secret)) {
+            Some(secret) => response
+                .map(|body| Body::new(TokenBody::new(body, secret, Arc::clone(&self.tokens)))),
+            None => response,
+        }
+    }
+
+    fn is_cluster_token(&self, secret: &str) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is(secret))
+    }
+
     /// Returns the holder of a secret.
     fn holder_of(&self, secret: &str) -> Result<Caller, Error> {
-        if self.token.as_ref().is_some_and(|token| token.is(secret)) {
+        if self.is_cluster_token(secret) {
             return Ok(Caller::admin(CLUSTER_TOKEN));
         }
         match self.tokens.check(secret, now_ms()) {
@@ -120,6 +131,7 @@ pub(super) async fn check(
         Ok(caller) => caller,
         Err(error) => return refused(&error),
     };
+    let secret = bearer(request.headers()).map(str::to_string);
     let audit = guard.audit.clone().filter(|_| right != Right::View);
     let entry = audit.map(|log| (log, entry(&request, &caller, client)));
     let response = match caller.check(right) {
@@ -131,7 +143,7 @@ pub(super) async fn check(
         // The response waits for the entry, so that no answered action is missing.
         let _ = tokio::task::spawn_blocking(move || log.record(&entry)).await;
     }
-    response
+    guard.bounded(response, secret.as_deref())
 }
 
 fn entry(request: &Request, caller: &Caller, client: Option<IpAddr>) -> AuditEntry {
@@ -202,6 +214,13 @@ fn check_origin(headers: &HeaderMap) -> Option<Error> {
         Error::new(ErrorCode::BadRequest, what)
             .hint("give the cluster a token: then pages with the token are accepted")
     })
+}
+
+/// Returns the secret of a request with a bearer token.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, secret) = text(headers, AUTHORIZATION)?.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then(|| secret.trim())
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
