@@ -28,7 +28,6 @@ const LAYERS: &[&[&str]] = &[
         "ardea-engine",
         "ardea-network",
         "ardea-coordination",
-        "ardea-groups",
         "ardea-metastore",
         "ardea-grid",
         "ardea-checkpoint",

@@ -15,6 +15,7 @@ use crate::latency::{self, ChainLoad};
 use crate::nexmark::QueryLoad;
 use crate::replayed_numbers::{self, PulseLoad};
 use crate::rescale::{self, RescaleLoad};
+use crate::scheduling::BatchLoad;
 use crate::wordcount::spread::{self, WordcountLoad};
 use crate::ysb::AdsLoad;
 
@@ -37,6 +38,7 @@ pub(crate) enum Kind {
     Accounts(AccountsLoad),
     Ads(AdsLoad),
     Rescale(RescaleLoad),
+    MicroBatches(BatchLoad),
 }
 
 impl Load {
@@ -82,6 +84,7 @@ impl Load {
             Kind::Accounts(load) => return load.job(),
             Kind::Ads(load) => return load.job(),
             Kind::Rescale(load) => return rescale::job(load),
+            Kind::MicroBatches(load) => return load.job(),
         };
         Ok((Box::new(topology), attended))
     }

@@ -84,6 +84,13 @@ impl Commits {
         self.last
     }
 
+    /// Returns the number of committed epochs, also those between two polls.
+    pub(crate) fn committed(&self) -> u64 {
+        let number = |epochs: &Epochs| epochs.committed.map_or(0, |epoch| epoch + 1);
+        let ended = number(&self.last).saturating_sub(number(&self.first));
+        ended.saturating_sub(self.last.aborted.saturating_sub(self.first.aborted))
+    }
+
     /// Returns the figures of all collected epochs.
     pub(crate) fn figures(&self) -> Vec<Field> {
         let mut sorted = self.took_ms.clone();

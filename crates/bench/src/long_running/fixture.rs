@@ -1,6 +1,7 @@
 //! A job on a cluster of this machine, of which a part is killed during the measurement.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -234,6 +235,15 @@ impl Fixture {
             thread::sleep(POLL_INTERVAL);
         }
         None
+    }
+
+    /// Changes the number of containers. Returns the time until the changed job runs.
+    pub(crate) fn rescale(&self, containers: u32) -> Result<Duration> {
+        let containers = NonZeroU32::new(containers).unwrap_or(NonZeroU32::MIN);
+        let begun = Instant::now();
+        self.test_cluster.rescale(&self.job, containers)?;
+        self.test_cluster.wait_until_running(&self.job, WITHIN)?;
+        Ok(begun.elapsed())
     }
 
     /// Returns the milliseconds from the kill until the leader's last note that contains `text`.

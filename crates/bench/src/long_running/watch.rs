@@ -32,6 +32,8 @@ pub(crate) struct ResultObserver {
 #[derive(Debug)]
 struct Sample {
     results: u64,
+    /// The records that were repeated after their results.
+    repeated: u64,
     latency: Histogram<u64>,
     /// The latest due time of all results so far, and its arrival.
     newest: Option<(Timestamp, Timestamp)>,
@@ -53,6 +55,7 @@ impl ResultObserver {
             by_window,
             seen: Mutex::new(Sample {
                 results: 0,
+                repeated: 0,
                 latency: nanoseconds()?,
                 newest: None,
                 longest_pause: 0,
@@ -93,6 +96,14 @@ impl ResultObserver {
         }
     }
 
+    /// Counts the records with these due times that belong to results of before.
+    pub(crate) fn count_repeated(&self, due: &[Timestamp]) {
+        let mut seen = self.seen();
+        if let Some((newest, _)) = seen.newest {
+            seen.repeated += due.iter().filter(|due| **due <= newest).count() as u64;
+        }
+    }
+
     pub(crate) fn latency(&self) -> Histogram<u64> {
         self.seen().latency.clone()
     }
@@ -117,6 +128,7 @@ impl ControlledLoad for ResultObserver {
             ("emitted", self.load.emitted.load(Ordering::Relaxed)),
             ("filled", self.filled.load(Ordering::Relaxed)),
             ("results", seen.results),
+            ("repeated", seen.repeated),
             ("measured", seen.latency.len()),
             ("longest_pause", seen.longest_pause),
             ("latest", seen.latest),
@@ -213,12 +225,14 @@ mod tests {
         watch.record_results(at(3), [at(1), at(2)].into_iter());
         watch.handle_order(Order::ResetMoments);
         // After a failure it resumes a little earlier.
+        watch.count_repeated(&[at(1), at(2), at(4)]);
         watch.record_results(at(9), [at(1), at(2)].into_iter());
         watch.record_results(at(10), [at(4)].into_iter());
         watch.record_results(at(11), [at(10)].into_iter());
         let numbers = watch.numbers();
         let number = |name: &str| numbers[name];
         assert_eq!((number("results"), number("measured")), (6, 4));
+        assert_eq!(number("repeated"), 2);
         assert_eq!(number("longest_pause"), 7 * second);
         assert_eq!(number("latest"), 6 * second);
         assert_eq!(

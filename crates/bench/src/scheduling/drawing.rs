@@ -124,15 +124,13 @@ fn draw_trace(svg: &mut String, area: &Area, trace: &Trace, number: usize) {
 mod tests {
     use std::time::Duration;
 
-    use ardea_groups::TunerStep;
-
+    use super::super::tuning::TraceStep;
     use super::*;
 
     fn trace(sizes: &[u32]) -> Trace {
-        let step = |size: &u32| TunerStep {
+        let step = |size: &u32| TraceStep {
             size: *size,
             share: 0.1,
-            averaged_share: 0.1,
             next_size: *size,
         };
         Trace {

@@ -1,124 +1,81 @@
-//! The effects of the group size: latency, recovery from a lost worker, and reaction to a new one.
+//! The effects of the group size on a job of processes: the time of micro-batches, recovery from a
+//! killed worker, and reaction to a new one.
 
 use std::time::Duration;
 
 use ardea_core::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::job::BatchRate;
 use super::params::SchedulingParams;
-use super::virtual_cluster::{VirtualCluster, VirtualSettings};
-use super::{processes, quantile_ms};
+use super::processes::{hosts, load, quantile_ms, settings};
+use crate::cluster::{Kind, Load, merged};
+use crate::long_running::fixture::{Fixture, Victim};
 use crate::report::{Report, fields, rounded};
 
-/// The number of workers in virtual time by default.
-const WORKERS: u32 = 4;
-/// The number of groups before a worker is lost or joins.
-const GROUPS_BEFORE: u32 = 4;
-/// The least number of micro-batches before that.
-const LEAST_BATCHES: u32 = 50;
+/// The length of micro-batches by default.
+const MICRO_BATCH: Duration = Duration::from_millis(10);
 
-/// The figures of a group size in virtual time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct SizeFigures {
-    /// The median time from the end of a micro-batch at the sources to its results.
-    latency: Duration,
-    /// The time from the loss of a worker until the last micro-batch with more than three times
-    /// that latency.
-    recovery: Duration,
-    /// The time from the arrival of a worker until the end of its first task.
-    reaction: Duration,
-}
+/// The groups that are measured before a worker is killed.
+const GROUPS_BEFORE: f64 = 1.5;
 
 /// Measures one group size.
-pub(super) fn report(params: &SchedulingParams, size: u32) -> Result<Report> {
-    let batch_ms = match params.simulated {
-        true => None,
-        false => {
-            let params = SchedulingParams {
-                group: size,
-                ..params.clone()
-            };
-            let led = processes::lead_processes(&params)?.0;
-            Some((quantile_ms(&led, 0.5), quantile_ms(&led, 0.95)))
-        }
+pub(super) fn report(
+    params: &SchedulingParams,
+    size: u32,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Report> {
+    let length = params.micro_batch.first().copied().unwrap_or(MICRO_BATCH);
+    let params = SchedulingParams {
+        group: size,
+        workers: Some(params.workers().max(2)),
+        ..params.clone()
     };
-    let settings = settings(params, size);
-    let simulated = simulate(&settings)?;
-    let millis = |time: Duration| json!(rounded(time.as_secs_f64() * 1e3, 10.0));
-    let (p50, p95) = batch_ms.unzip();
+    let params = &params;
+    let pace = BatchRate::Every(length);
+    let workers = params.workers();
+    let processes = (hosts(params), workers);
+    let job = load(params, pace);
+    let mut fixture = Fixture::start("scheduling", processes, &settings(params, pace), |socket| {
+        Load::new(socket, Kind::MicroBatches(job))
+    })?;
+    progress(&format!("groups of {size} micro-batches: measuring"));
+    let group = (length * size).mul_f64(GROUPS_BEFORE);
+    let plan = fixture.begin(params.warmup, params.duration.max(group));
+    fixture.poll_until(plan.until);
+    progress(&format!(
+        "groups of {size} micro-batches: a worker is added"
+    ));
+    let joined = fixture.rescale(workers.saturating_add(1))?;
+    let commits = fixture.commits().committed();
+    progress(&format!(
+        "groups of {size} micro-batches: a worker is killed"
+    ));
+    let killed = fixture.kill(Victim::Worker)?;
+    let recovered = fixture.wait_until_recovered(&killed, Victim::Worker);
+    // The sources emit until then.
+    let (last, _) = fixture.end(Duration::ZERO);
+    let latency = merged(&last)?;
+    let sum = |name: &str| last.iter().map(|sample| sample.count(name)).sum::<u64>();
+    let most = |name: &str| last.iter().map(|sample| sample.count(name)).max();
+    let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3, 10.0);
     Ok(Report {
         bench: "scheduling",
-        parameters: fields!(settings; group = size, micro_batch, virtual_workers = settings.workers,
-            slots = settings.slots, checkpoint_batches = size, batches = params.batches),
+        parameters: fields!(params; group, micro_batch = length, workers = workers, slots, stages),
         figures: vec![
-            ("batch_ms_p50", p50.unwrap_or(Value::Null)),
-            ("batch_ms_p95", p95.unwrap_or(Value::Null)),
-            ("latency_ms_p50", millis(simulated.latency)),
-            ("recovery_ms", millis(simulated.recovery)),
-            ("reaction_ms", millis(simulated.reaction)),
+            ("batch_ms_p50", quantile_ms(&latency, 0.5)),
+            ("batch_ms_p95", quantile_ms(&latency, 0.95)),
+            ("recovery_ms", json!(recovered.map(millis))),
+            (
+                "gap_ms",
+                json!(most("longest_pause").map(|nanos| rounded(nanos as f64 / 1e6, 10.0))),
+            ),
+            ("checkpoints_taken", json!(commits)),
+            (
+                "repeated_batches",
+                json!(sum("repeated") / u64::from(job.sources.max(1))),
+            ),
+            ("reaction_ms", json!(millis(joined))),
         ],
     })
-}
-
-fn settings(params: &SchedulingParams, size: u32) -> VirtualSettings {
-    let lengths = params.micro_batch.first().copied();
-    VirtualSettings {
-        workers: params.workers.unwrap_or(WORKERS).max(2),
-        slots: params.slots,
-        group: size,
-        micro_batch: lengths.unwrap_or(Duration::from_millis(100)),
-    }
-}
-
-/// Runs a cluster that loses a worker, and one that gets another, each in the middle of a group.
-fn simulate(settings: &VirtualSettings) -> Result<SizeFigures> {
-    let batches =
-        (settings.group * GROUPS_BEFORE).max(LEAST_BATCHES.next_multiple_of(settings.group));
-    let moment = settings.micro_batch * batches + settings.micro_batch * settings.group / 2;
-    let mut cluster = VirtualCluster::new(settings)?;
-    cluster.run_until_time(moment)?;
-    let latency = cluster.median_latency();
-    cluster.kill_one();
-    let recovered = cluster.run_until_calm(moment, latency * 3)?;
-    let mut cluster = VirtualCluster::new(settings)?;
-    cluster.run_until_time(moment)?;
-    let joined = cluster.join_one();
-    let used = cluster.run_until_used(joined)?;
-    Ok(SizeFigures {
-        latency,
-        recovery: recovered.saturating_sub(moment),
-        reaction: used - moment,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn simulated(size: u32) -> SizeFigures {
-        let params = SchedulingParams::default();
-        simulate(&settings(&params, size)).unwrap()
-    }
-
-    #[test]
-    fn recovery_and_reaction_take_longer_in_large_groups_and_latency_does_not() {
-        let (small, large) = (simulated(2), simulated(40));
-        assert_eq!(small.latency, large.latency);
-        assert!(small.recovery < large.recovery, "{small:?} {large:?}");
-        assert!(small.reaction < large.reaction, "{small:?} {large:?}");
-        let two_groups = Duration::from_millis(100) * 80;
-        assert!(large.reaction < two_groups, "{large:?}");
-    }
-
-    #[test]
-    fn a_size_is_a_report_with_fixed_names() {
-        let params = SchedulingParams {
-            simulated: true,
-            ..SchedulingParams::default()
-        };
-        let report = report(&params, 5).unwrap();
-        assert_eq!(report.to_json()["group"], 5);
-        assert_eq!(report.figure("batch_ms_p50"), &Value::Null);
-        assert!(report.figure("recovery_ms").as_f64().unwrap() > 0.0);
-    }
 }

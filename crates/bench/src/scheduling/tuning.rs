@@ -1,45 +1,54 @@
-//! Traces of the tuner: the real scheduler in virtual time, with a modelled cost of coordination.
+//! Traces of `checkpoints.every=auto`: the coordinator in virtual time, with a modelled duration of
+//! checkpoints. The group is the interval, in micro-batches.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use ardea_config::duration::format_duration;
-use ardea_coordination::control::{Generation, MasterEpoch};
-use ardea_coordination::packing::ContainerId;
-use ardea_core::{MicroBatch, Result};
-use ardea_groups::{
-    BatchStage, GroupScheduler, GroupSchedulerConfig, GroupSizing, LocalAction, LocalEvent,
-    LocalScheduler, PlannedGroup, SchedulerAction, SchedulerEvent, StageGraph, TaskFigures,
-    ToGroupWorker, TunerConfig, TunerStep,
-};
+use ardea_coordination::control::{CoordinatorConfig, CoordinatorEvent};
+use ardea_core::{Error, ErrorCode, Result};
 use serde_json::json;
 
 use super::params::SchedulingParams;
+use super::simulated::{Sent, VirtualLeader, VirtualWorkers};
 use crate::report::{Report, fields, rounded};
 
 const STALL: Duration = Duration::from_secs(1);
-const WORKER: ContainerId = ContainerId(1);
+
+/// The interval between two ticks of a leader.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The most ticks until the next checkpoint: an hour.
+const MOST_TICKS: u32 = 360_000;
 
 /// The sizes of tuned groups for micro-batches of one length.
 pub(super) struct Trace {
     pub(super) micro_batch: Duration,
-    /// The groups that counted, in their order.
-    pub(super) steps: Vec<TunerStep>,
-    /// The step whose coordination took a second longer.
+    /// The groups, in their order.
+    pub(super) steps: Vec<TraceStep>,
+    /// The step whose checkpoint took a second longer.
     pub(super) stalled: Option<usize>,
+}
+
+/// A group.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct TraceStep {
+    /// The number of micro-batches until the next checkpoint was due.
+    pub(super) size: u32,
+    /// The duration of the checkpoint, as a share of the interval.
+    pub(super) share: f64,
+    pub(super) next_size: u32,
 }
 
 impl Trace {
     /// Returns a report for each step.
     pub(super) fn reports(&self, params: &SchedulingParams) -> Vec<Report> {
-        let of_step = |(number, step): (usize, &TunerStep)| Report {
+        let of_step = |(number, step): (usize, &TraceStep)| Report {
             bench: "scheduling",
             parameters: fields!(params; micro_batch = self.micro_batch, group_cost, batch_cost),
             figures: vec![
                 ("group", json!(number + 1)),
                 ("size", json!(step.size)),
                 ("share", json!(rounded(step.share, 1e4))),
-                ("averaged_share", json!(rounded(step.averaged_share, 1e4))),
                 ("next_size", json!(step.next_size)),
                 ("is_stalled", json!(self.stalled == Some(number))),
             ],
@@ -53,124 +62,65 @@ impl Trace {
     }
 }
 
-/// One worker with one task a micro-batch, in virtual time.
-struct Trial<'a> {
-    params: &'a SchedulingParams,
-    micro_batch: Duration,
-    now: Duration,
-    leader: GroupScheduler,
-    worker: LocalScheduler,
-    to_leader: VecDeque<SchedulerEvent>,
-    to_worker: VecDeque<LocalEvent>,
-    /// The number of steps at the begin of the stall.
-    stalled: Option<usize>,
-}
-
 /// Runs a trial with micro-batches of this length.
 pub(super) fn trace(params: &SchedulingParams, micro_batch: Duration) -> Result<Trace> {
-    let config = GroupSchedulerConfig {
-        sizing: GroupSizing::Tuned(TunerConfig::default()),
-        ..GroupSchedulerConfig::default()
+    let config = CoordinatorConfig {
+        tunes_interval: true,
+        pause: Duration::ZERO,
+        ..CoordinatorConfig::default()
     };
-    let graph = StageGraph::new(vec![BatchStage::source(1)])?;
-    let begun = SchedulerEvent::Begun {
-        generation: Generation(1),
-        after: MicroBatch(0),
-        workers: vec![WORKER],
-    };
-    let mut trial = Trial {
-        params,
-        micro_batch,
-        now: Duration::ZERO,
-        leader: GroupScheduler::new(MasterEpoch(1), graph, config)?,
-        worker: LocalScheduler::new(WORKER, Duration::from_secs(1)),
-        to_leader: VecDeque::from([begun]),
-        to_worker: VecDeque::new(),
-        stalled: None,
-    };
-    let steps = params.trace_groups as usize;
-    while trial.leader.trace().count() < steps {
-        trial.step();
+    let mut leader = VirtualLeader::start(1, config)?;
+    let mut workers = VirtualWorkers::new(1);
+    let batches = |interval: Duration| interval.as_secs_f64() / micro_batch.as_secs_f64();
+    let stalled = params.trace_groups as usize / 2;
+    let mut steps = Vec::new();
+    while steps.len() < params.trace_groups as usize {
+        let sent = next_epoch(&mut leader)?;
+        let interval = leader.coordinator.interval();
+        let each = params.batch_cost.mul_f64(batches(interval));
+        let stall = match steps.len() == stalled {
+            true => STALL,
+            false => Duration::ZERO,
+        };
+        let took = params.group_cost + each + stall;
+        leader.now += took;
+        // The snapshot is acknowledged, and then the commit.
+        let saved = workers.deliver(sent)?;
+        leader.receive(&saved)?;
+        let confirmed = workers.deliver(leader.take_sent()?)?;
+        leader.receive(&confirmed)?;
+        steps.push(TraceStep {
+            size: batches(interval).round() as u32,
+            share: took.as_secs_f64() / interval.as_secs_f64(),
+            next_size: batches(leader.coordinator.interval()).round() as u32,
+        });
     }
-    let steps: Vec<TunerStep> = trial.leader.trace().copied().collect();
-    // The stall counts for the group that runs meanwhile, whose share stands out.
-    let from = trial.stalled.unwrap_or(steps.len());
-    let stalled = (from..steps.len()).max_by(|a, b| steps[*a].share.total_cmp(&steps[*b].share));
     Ok(Trace {
         micro_batch,
         steps,
-        stalled,
+        stalled: Some(stalled),
     })
 }
 
-impl Trial<'_> {
-    fn step(&mut self) {
-        if let Some(event) = self.to_leader.pop_front() {
-            self.lead(event);
-        } else if let Some(event) = self.to_worker.pop_front() {
-            // A task takes as long as its micro-batch.
-            if matches!(event, LocalEvent::Ended(..)) {
-                self.now += self.micro_batch;
-                self.to_leader.push_back(SchedulerEvent::Tick);
-            }
-            self.work(event);
-        } else {
-            self.now += Duration::from_millis(1);
-            self.to_leader.push_back(SchedulerEvent::Tick);
+/// Lets time pass until the next epoch ends. Returns the messages of its end.
+fn next_epoch(leader: &mut VirtualLeader) -> Result<Sent> {
+    for _ in 0..MOST_TICKS {
+        leader.on(CoordinatorEvent::Tick)?;
+        let sent = leader.take_sent()?;
+        if !sent.is_empty() {
+            return Ok(sent);
         }
+        leader.now += TICK;
     }
-
-    fn lead(&mut self, event: SchedulerEvent) {
-        for action in self.leader.on(self.now, event) {
-            match action {
-                SchedulerAction::ToAll(message) => {
-                    for group in &message.groups {
-                        self.spend(group);
-                    }
-                    self.send(&message);
-                }
-                SchedulerAction::To(_, message) => self.send(&message),
-                _ => {}
-            }
-        }
-    }
-
-    /// Adds the cost of planning a group to the group that runs meanwhile.
-    fn spend(&mut self, group: &PlannedGroup) {
-        let mut cost = self.params.group_cost + self.params.batch_cost * group.batches;
-        let steps = self.leader.trace().count();
-        if self.stalled.is_none() && steps >= self.params.trace_groups as usize / 2 {
-            cost += STALL;
-            self.stalled = Some(steps);
-        }
-        self.to_leader.push_back(SchedulerEvent::Spent(cost));
-    }
-
-    fn send(&mut self, message: &ToGroupWorker) {
-        self.to_worker
-            .push_back(LocalEvent::FromLeader(message.clone()));
-    }
-
-    fn work(&mut self, event: LocalEvent) {
-        let mut actions = Vec::new();
-        self.worker.on(self.now, event, &mut actions);
-        for action in actions {
-            match action {
-                LocalAction::Run(task) => {
-                    let ended = LocalEvent::Ended(task, TaskFigures::default());
-                    self.to_worker.push_back(ended);
-                }
-                LocalAction::ToLeader(report) => {
-                    self.to_leader.push_back(SchedulerEvent::From(report));
-                }
-                _ => {}
-            }
-        }
-    }
+    Err(Error::new(
+        ErrorCode::Internal,
+        "no simulated checkpoint begins",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
+    use ardea_coordination::control::TunerConfig;
     use serde_json::Value;
 
     use super::*;
@@ -180,8 +130,9 @@ mod tests {
             tune: true,
             ..SchedulingParams::default()
         };
-        let traces = params.micro_batch.iter();
-        traces
+        let lengths = params.traced_lengths();
+        lengths
+            .iter()
             .map(|length| trace(&params, *length).unwrap())
             .collect()
     }
@@ -192,9 +143,8 @@ mod tests {
         let settled: Vec<u32> = traces
             .iter()
             .map(|trace| {
-                let stalled = trace.stalled.unwrap();
-                let before = &trace.steps[stalled - 1];
-                assert!((0.05..=0.10).contains(&before.averaged_share), "{before:?}");
+                let before = &trace.steps[trace.stalled.unwrap() - 1];
+                assert!((0.05..=0.10).contains(&before.share), "{before:?}");
                 assert_eq!(before.size, before.next_size);
                 before.size
             })
@@ -230,6 +180,6 @@ mod tests {
             .filter(|report| report.figure("is_stalled") == &Value::Bool(true));
         assert_eq!(stalled.count(), 1);
         assert_eq!(reports[0].to_json()["micro_batch"], "100ms");
-        assert_eq!(reports[0].figure("size"), &json!(2));
+        assert_eq!(reports[0].figure("size"), &json!(10));
     }
 }

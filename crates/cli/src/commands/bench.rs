@@ -25,7 +25,7 @@ use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::placement::PlacementParams;
 use ardea_bench::recovery::RecoveryParams;
 use ardea_bench::rescale::RescaleParams;
-use ardea_bench::scheduling::{self, SchedulingParams};
+use ardea_bench::scheduling::SchedulingParams;
 use ardea_bench::sgd::SgdParams;
 use ardea_bench::stages::StagesParams;
 use ardea_bench::state::StateParams;
@@ -98,16 +98,9 @@ pub enum BenchCommand {
     },
     /// Effect of changing a job's number of workers, compared with the same job unchanged
     Rescale(BenchArgs<RescaleParams>),
-    /// Cost of scheduling micro-batches for many simulated workers or some processes, traces of
-    /// tuned groups, or effects of the group size
-    Scheduling {
-        /// The benchmark.
-        #[command(flatten)]
-        bench: BenchArgs<SchedulingParams>,
-        /// Run as one of the workers (internal)
-        #[arg(long, value_name = "JSON", hide = true)]
-        copy: Option<String>,
-    },
+    /// Cost of coordinating micro-batches of processes or of many simulated workers, traces of the
+    /// tuned interval of checkpoints, or effects of the number of micro-batches between two
+    Scheduling(BenchArgs<SchedulingParams>),
     /// Planning time of placement by traffic, and traffic between hosts compared with round robin
     Placement(BenchArgs<PlacementParams>),
     /// Time and bytes of an iteration of logistic regression, compared with its arithmetic alone
@@ -203,10 +196,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         } => Ok(active_active::run_replica(copy)?),
         BenchCommand::ActiveActive { bench, copy: None } => bench.run(context),
         BenchCommand::Rescale(bench) => bench.run(context),
-        BenchCommand::Scheduling {
-            copy: Some(copy), ..
-        } => Ok(scheduling::run_worker(copy)?),
-        BenchCommand::Scheduling { bench, copy: None } => scheduling_series::run(bench, context),
+        BenchCommand::Scheduling(bench) => scheduling_series::run(bench, context),
         BenchCommand::Placement(bench) => bench.run(context),
         BenchCommand::Sgd(bench) => bench.run(context),
         BenchCommand::Breakdown(bench) => bench.run(context),

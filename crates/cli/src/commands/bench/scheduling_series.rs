@@ -13,22 +13,15 @@ use crate::columns::table;
 use crate::stdout;
 
 /// The columns of the traces of `--tune`; numbers are on the right.
-const TRACE: [&str; 6] = [
-    ">micro_batch",
-    ">group",
-    ">size",
-    ">share",
-    ">averaged_share",
-    ">next_size",
-];
+const TRACE: [&str; 5] = [">micro_batch", ">group", ">size", ">share", ">next_size"];
 /// The columns of the sizes of `--groups`.
 const SIZES: [&str; 6] = [
     ">group",
     ">batch_ms_p50",
     ">batch_ms_p95",
-    ">latency_ms_p50",
-    ">recovery_ms",
     ">reaction_ms",
+    ">recovery_ms",
+    ">repeated_batches",
 ];
 
 /// Runs the benchmark. A series is one JSON object a line, or a table on a terminal.
@@ -67,20 +60,18 @@ pub fn run(args: &BenchArgs<SchedulingParams>, context: &Context) -> Result<(), 
 /// Formats the table of a series.
 fn text(reports: &[Report], is_trace: bool) -> String {
     let names = match is_trace {
-        true => TRACE,
-        false => SIZES,
+        true => &TRACE[..],
+        false => &SIZES[..],
     };
-    let cells = |report: &Report| {
+    let cells = |report: &Report| -> Vec<String> {
         let fields = report.to_json();
         let cell = |name: &str| shown(&fields[name.trim_start_matches('>')]);
-        names.map(cell).into()
+        names.iter().map(|name| cell(name)).collect()
     };
     let rows: Vec<Vec<String>> = reports.iter().map(cells).collect();
-    let headings = names.map(|name| name.replace('_', " "));
-    format!(
-        "\n{}",
-        table(&headings.each_ref().map(String::as_str), &rows)
-    )
+    let headings: Vec<String> = names.iter().map(|name| name.replace('_', " ")).collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    format!("\n{}", table(&headings, &rows))
 }
 
 #[cfg(test)]
