@@ -28,16 +28,20 @@ mod assignment;
 mod better_placement;
 mod bisection;
 mod consolidation;
+mod edge_rate;
 mod online;
 mod partition;
 mod placement_error;
 mod rates;
 mod settings;
+#[cfg(test)]
+pub(crate) mod test_demands;
 mod traffic_graph;
 
 pub use assignment::{BalanceFactor, HostCapacity, assign, assign_consolidated, round_robin};
 pub use better_placement::{CandidateLimits, CandidatePlacement, better_placement, cut_of_plan};
 pub use consolidation::{Consolidation, ConsolidationLimits};
+pub use edge_rate::EdgeRate;
 pub use online::{OnlinePlacement, PlacementAction, PlacementEvent, PlacementProposal};
 pub use placement_error::PlacementError;
 pub use rates::{EdgeRouting, GRAPH_INPUTS_ATTRIBUTE, InputEdge, TrafficRates};

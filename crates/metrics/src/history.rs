@@ -169,6 +169,11 @@ impl History {
         }
     }
 
+    /// Returns the time since which counters are known.
+    pub fn began(&self) -> Timestamp {
+        self.began
+    }
+
     /// Adds a batch that arrived at `now` on the caller's clock. Takes about 400 ns a value.
     pub fn take(&mut self, batch: &Batch, now: Timestamp) {
         self.newest = self.newest.max(now.as_micros());

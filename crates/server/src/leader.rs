@@ -86,6 +86,7 @@ mod history_handover;
 mod incarnations;
 mod job_metrics;
 mod leader_error;
+mod measured_rates;
 mod scheduling;
 mod worker_connections;
 
@@ -114,6 +115,6 @@ pub use submit::{new_submission, submit};
 pub use view::JobView;
 
 pub(crate) use clock::now_ms;
+pub(crate) use measured_rates::pair_rates;
 pub(crate) use setup::host_of;
-pub(crate) use traffic_placement::pair_of;
 pub(crate) use view::stored_description;

@@ -42,6 +42,7 @@ mod lifecycle;
 mod maps;
 mod measured;
 mod output;
+mod placement;
 mod refused_workers;
 mod slurm;
 mod starts;
@@ -76,6 +77,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason",
         run: buckets::a_job_whose_bucket_can_not_be_used_is_refused_with_the_reason,
+    },
+    Test {
+        name: "a_shift_of_traffic_is_followed_once_and_the_next_submission_has_the_rates",
+        run: placement::a_shift_of_traffic_is_followed_once_and_the_next_submission_has_the_rates,
     },
     Test {
         name: "a_map_that_a_job_writes_is_seen_from_outside_and_outlives_job_and_hosts",

@@ -47,7 +47,7 @@ impl GuaranteedJob {
     }
 
     /// Submits a variant of the job to two new hosts of the cluster `arena`.
-    fn variant(arena: Arena, numbers: u64, rate: u64, (options, how): (&str, &str)) -> Self {
+    pub fn variant(arena: Arena, numbers: u64, rate: u64, (options, how): (&str, &str)) -> Self {
         arena.succeed("cluster start --workers 2");
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();

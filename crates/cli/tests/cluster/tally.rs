@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ardea::core::Parallelism;
-use ardea::core::{Error, ErrorCode};
+use ardea::core::{Error, ErrorCode, Parallelism, PartitionId};
 use ardea::prelude::*;
 use ardea_connectors::grid::{Change, ClusterMap, changes, lookup, put, update};
 use serde::{Deserialize, Serialize};
@@ -68,8 +67,9 @@ fn follower() -> ardea::Result<Pipeline> {
 
 /// Builds the job `tally FOLDER NUMBERS RATE [HOW]`, which counts `NUMBERS` numbers, `RATE` per
 /// second. Variants have other keys (`text`), fail with each record (`fails`), write to a map of
-/// the cluster (`map`), follow that map (`follow`), or have one instance of the source and several
-/// exchanges (`hops`).
+/// the cluster (`map`), follow that map (`follow`), have one instance of the source and several
+/// exchanges (`hops`), or send the numbers of each source to one instance, and to the other one
+/// once the file `shift` is in the folder (`shift`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
@@ -113,6 +113,16 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         over_hops(numbers).write_to(sink);
         return Ok(p);
     }
+    if how == "shift" {
+        let shift = Path::new(folder).join("shift");
+        let key = move |number: &u64| key_of(*number as u32 % 2 ^ u32::from(shift.exists()));
+        let counts = numbers.key_by(key).rolling("counts", count());
+        let counts = counts.parallelism(two);
+        counts
+            .map(|(key, count)| format!("{key} {count}"))
+            .write_to(sink);
+        return Ok(p);
+    }
     if how == "text" {
         numbers
             .key_by(|number| (number % KEYS).to_string())
@@ -133,6 +143,12 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         .map(|(key, count)| format!("{key} {count}"))
         .write_to(sink);
     Ok(p)
+}
+
+/// Returns a key that the first or second of two instances counts.
+fn key_of(instance: u32) -> u64 {
+    let is_there = |key: &u64| PartitionId::of(key).owner(2) == instance;
+    (0..KEYS).find(is_there).unwrap_or_default()
 }
 
 /// Counts the numbers by key, and the counts again in other instances. The sum of the first *n*

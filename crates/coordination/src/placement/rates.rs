@@ -298,21 +298,8 @@ pub(crate) fn colocated_tasks(demand: &JobDemand) -> (Vec<usize>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packing::{MilliCores, Resources, VertexDemand};
-
-    fn vertex(name: &str, parallelism: u32, inputs: &[(&str, &str)]) -> VertexDemand {
-        let mut vertex = VertexDemand::new(name, parallelism, Resources::ZERO);
-        let edges = inputs.iter().map(|(from, routing)| InputEdge {
-            from: (*from).into(),
-            output: 0,
-            input: 0,
-            routing: (*routing).into(),
-            latency_us: None,
-            records_per_second: None,
-        });
-        InputEdge::write(&edges.collect::<Vec<_>>(), &mut vertex.attributes);
-        vertex
-    }
+    use crate::packing::MilliCores;
+    use crate::placement::test_demands::vertex;
 
     fn words() -> JobDemand {
         JobDemand::new("words")

@@ -382,7 +382,7 @@ impl Cluster for ClusterService {
         Box::pin(async move {
             let SubmitRequest {
                 definition,
-                demand,
+                mut demand,
                 mut packing,
             } = request;
             let job = definition.job.clone();
@@ -397,7 +397,8 @@ impl Cluster for ClusterService {
             check_room(&demand, &definition.scheduler, self.machine)?;
             // Reject a job with an unknown scheduler.
             self.schedulers.get(&definition.scheduler)?;
-            self.write_free_hosts(&definition, &mut packing).await?;
+            let traffic = (&mut demand, &mut packing);
+            self.write_traffic(&definition, traffic).await?;
             // Reject a taken name before a checkpoint folder is created.
             if let Ok(Some(stored)) = self.jobs.stored(&job.name).await
                 && stored.record.job != job

@@ -9,7 +9,7 @@ use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{Curve, History, Labels, Selector};
 use ardea_rest::{EdgeTraffic, InstanceCpu, PairTraffic, ProposalView, TrafficView};
 
-use crate::leader::{JobView, pair_of};
+use crate::leader::{JobView, pair_rates};
 
 /// Time window of the rates. It covers several readings of large jobs.
 const WINDOW: Duration = Duration::from_secs(30);
@@ -32,12 +32,9 @@ pub(crate) fn traffic(history: &History, view: &JobView, now_ms: u64) -> Traffic
         &means(&catalogue::VERTEX_PAIR_RECORDS),
         &means(&catalogue::SENT_BYTES),
     );
-    let mut pairs: Vec<PairTraffic> = means(&catalogue::PAIR_RECORDS)
+    let mut pairs: Vec<PairTraffic> = pair_rates(history, WINDOW, now)
         .into_iter()
-        .filter_map(|(labels, rate)| {
-            let [from, to] = pair_of(&labels)?;
-            Some(places.pair(from.to_string(), to.to_string(), rate))
-        })
+        .map(|([from, to], rate)| places.pair(from.to_string(), to.to_string(), rate))
         .filter(|pair| pair.records_per_s > 0.0)
         .collect();
     pairs.sort_by(|one, other| other.records_per_s.total_cmp(&one.records_per_s));

@@ -54,7 +54,7 @@ impl Driver {
         match result {
             AdaptationResult::Hosts(hosts) => self.follow_load_over(hosts),
             AdaptationResult::Placement(cut, better) => {
-                self.measure_placement(cut, better.as_deref());
+                self.note_cuts(cut, better.as_deref());
                 self.follow_traffic_to(better);
             }
         }

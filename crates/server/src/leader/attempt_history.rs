@@ -14,7 +14,7 @@ use crate::leader::clock::now_ms;
 use crate::leader::driver::Driver;
 use crate::leader::job_metrics::now;
 
-/// Minimum interval between two measurements of the epoch metrics.
+/// Minimum interval between two measurements of the leader's metrics.
 const MEASURE_EVERY_MICROS: i64 = 1_000_000;
 
 /// A committed epoch.
@@ -45,7 +45,7 @@ pub(crate) struct AttemptHistory {
     asked: Option<(Generation, Instant)>,
     /// The latest attempt that has begun, and the time from its request to its begin.
     begun: Option<(Generation, Duration)>,
-    /// The times of the first and of the last measurement of the epoch metrics.
+    /// The times of the first and of the last measurement of the leader's metrics.
     measured: Option<(Timestamp, Timestamp)>,
 }
 
@@ -132,25 +132,35 @@ impl AttemptHistory {
 }
 
 impl Driver {
-    /// Adds the epoch metrics to the job's history, if the job has epochs and a measurement is due.
-    pub(crate) fn measure_epochs(&mut self) {
-        let epochs = self.candidate.master().and_then(JobMaster::epochs);
-        let Some(view) = epochs.and_then(|epochs| self.attempt_history.view(epochs)) else {
-            return;
-        };
+    /// Adds the metrics of the leader to the job's history, if a measurement is due: those of
+    /// epochs and of the placement, if the job has them. They are one batch, since the history
+    /// takes a batch with another start for that of a restarted process.
+    pub(crate) fn measure(&mut self) {
         let at = now();
         if !self.attempt_history.is_due(at) {
+            return;
+        }
+        let epochs = self.candidate.master().and_then(JobMaster::epochs);
+        let view = epochs.and_then(|epochs| self.attempt_history.view(epochs));
+        let placement = self.adaptation.placement.measured();
+        if view.is_none() && placement.is_none() {
             return;
         }
         let process = Labels::of([("job", &*self.store.job().name)]);
         let began = self.attempt_history.measured.map_or(at, |(began, _)| began);
         self.attempt_history.measured = Some((began, at));
-        let batch = batch(&view, Batch::new(process, began, at));
+        let mut batch = Batch::new(process, began, at);
+        if let Some(view) = &view {
+            write_epochs(view, &mut batch);
+        }
+        for (metric, value) in placement.into_iter().flatten() {
+            batch.push(metric.name, &Labels::none(), value);
+        }
         self.links.metrics().take_own(&batch);
     }
 }
 
-fn batch(view: &EpochsView, mut batch: Batch) -> Batch {
+fn write_epochs(view: &EpochsView, batch: &mut Batch) {
     let none = Labels::none();
     let mut count = |metric: Metric, value: u64| {
         batch.push(metric.name, &none, Value::Counter(value as f64));
@@ -179,7 +189,6 @@ fn batch(view: &EpochsView, mut batch: Batch) -> Batch {
             batch.push(metric.name, &none, Value::Gauge(level));
         }
     }
-    batch
 }
 
 fn millis(time: Duration) -> u64 {

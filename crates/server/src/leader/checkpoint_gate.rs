@@ -107,8 +107,9 @@ impl CheckpointGate {
             let error = Error::new(ErrorCode::WrongState, what);
             return StoreReply::Refused(Rejection::not_stored(&error));
         };
+        let rates = past.as_ref().map(|past| past.rates.clone());
         let made = run_blocking(turn, move || {
-            job_replacement::prepare(following, &*checkpoints)
+            job_replacement::prepare(following, &rates.unwrap_or_default(), &*checkpoints)
         })
         .await;
         match made {

@@ -199,7 +199,7 @@ impl Driver {
                 .for_each(|it| it.report_live_workers(&heard));
         }
         self.hand_over_if_due();
-        self.measure_epochs();
+        self.measure();
         self.adapt();
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use ardea_coordination::control::{JobMaster, JobRecord, Replacement, StoreReply};
+use ardea_coordination::packing::TRAFFIC;
+use ardea_coordination::placement::EdgeRate;
 use ardea_core::Result;
 
 use crate::leader::clock::now_ms;
@@ -11,16 +13,22 @@ use ardea_checkpoint::local::LeaderCheckpointBackend;
 
 use crate::leader::{StoredJob, Submitted};
 
-/// Prepares the successor of a job. Reads and writes files.
+/// Prepares the successor of a job. A successor that is packed by its traffic gets the measured
+/// `rates` of the job. Reads and writes files.
 ///
 /// # Errors
 ///
 /// If neither the new nor the old program can be started; the call should be retried.
 pub(crate) fn prepare(
     following: Replacement,
+    rates: &[EdgeRate],
     checkpoints: &dyn LeaderCheckpointBackend,
 ) -> Result<StoredJob> {
-    let (definition, record) = following.next(|next, left| checkpoints.follow(next, left))?;
+    let (definition, mut record) = following.next(|next, left| checkpoints.follow(next, left))?;
+    // A program that is rolled back to keeps its plan.
+    if definition.packing == TRAFFIC && record.plan.is_none() {
+        EdgeRate::write_missing(rates, &mut record.demand);
+    }
     Ok(StoredJob {
         submitted: Arc::new(Submitted {
             definition,

@@ -2,6 +2,7 @@
 
 use ardea_coordination::control::JobRef;
 use ardea_coordination::packing::ContainerId;
+use ardea_coordination::placement::EdgeRate;
 use ardea_core::Result;
 use ardea_metastore::layout::{self, past_job, past_jobs, submission_of};
 use ardea_metastore::{Expected, MetadataStore, ReadResult, StatePath, Version, read_node};
@@ -21,6 +22,9 @@ pub struct PastJob {
     /// The ids of the job's last containers; empty if there are too many.
     #[serde(default)]
     pub container_ids: Vec<ContainerId>,
+    /// The measured rates of the job's edges; empty if they are not known.
+    #[serde(default)]
+    pub rates: Vec<EdgeRate>,
     /// The description for users, as known to the last leader.
     pub description: PastJobDescription,
 }
@@ -39,8 +43,10 @@ pub(crate) async fn write(state: &dyn MetadataStore, past: &PastJob) -> Result<(
 }
 
 /// Encodes the summary as JSON, with as many problems and notes as fit into the maximum size.
+/// The rates are left out of a summary that is too large.
 fn encode(past: &PastJob) -> Result<Vec<u8>> {
     encode_bounded("the summary of an ended job", &mut past.clone(), |past| {
+        past.rates.clear();
         let PastJobDescription {
             notes, problems, ..
         } = &mut past.description;

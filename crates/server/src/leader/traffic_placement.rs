@@ -2,26 +2,25 @@
 //! traffic, and carries out a better one like a user's command.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ardea_coordination::control::{
     Command, CommandId, JobMaster, JobPhase, MasterEvent, Rejection,
 };
-use ardea_coordination::packing::{
-    ContainerId, InstanceId, PackingConfig, PackingPlan, VertexName,
-};
+use ardea_coordination::packing::{ContainerId, PackingConfig, PackingPlan};
 use ardea_coordination::placement::{
-    BalanceFactor, CandidateLimits, CandidatePlacement, OnlinePlacement, PlacementAction,
+    BalanceFactor, CandidateLimits, CandidatePlacement, EdgeRate, OnlinePlacement, PlacementAction,
     PlacementConfig, PlacementEvent, PlacementMode, PlacementProposal, TrafficRates,
     better_placement, cut_of_plan,
 };
-use ardea_core::{Error, Timestamp};
-use ardea_metrics::{Batch, History, Labels, Selector, Value, catalogue};
+use ardea_core::Error;
+use ardea_metrics::Value;
+use ardea_metrics::catalogue::{self, Metric};
 
 use crate::leader::Submitted;
 use crate::leader::adaptation::AdaptationResult;
 use crate::leader::driver::{Driver, TaskResult};
 use crate::leader::job_metrics::now;
+use crate::leader::measured_rates::{edge_rates, rates};
 
 /// The on-line placement of a job, and the command that carries it out.
 pub(crate) struct TrafficPlacement {
@@ -30,8 +29,8 @@ pub(crate) struct TrafficPlacement {
     command: Option<CommandId>,
     /// The number of proposals and changes.
     changes: u64,
-    /// The time of the first measurement.
-    measured_since: Option<Timestamp>,
+    /// The traffic between hosts in the last window, under the present plan and the best one.
+    cuts: Option<[u64; 2]>,
 }
 
 impl TrafficPlacement {
@@ -45,13 +44,24 @@ impl TrafficPlacement {
             online: OnlinePlacement::new(config),
             command: None,
             changes: 0,
-            measured_since: None,
+            cuts: None,
         })
     }
 
     /// Returns the proposal that holds at present, if there is one.
     pub(crate) fn proposal(&self) -> Option<PlacementProposal> {
         self.online.proposal()
+    }
+
+    /// Returns the metrics of the placement, after the first comparison.
+    pub(super) fn measured(&self) -> Option<[(Metric, Value); 3]> {
+        let [cut, best] = self.cuts?.map(|cut| Value::Gauge(cut as f64));
+        let changes = Value::Counter(self.changes as f64);
+        Some([
+            (catalogue::PLACEMENT_CUT, cut),
+            (catalogue::PLACEMENT_BEST_CUT, best),
+            (catalogue::PLACEMENTS, changes),
+        ])
     }
 }
 
@@ -89,25 +99,10 @@ impl Driver {
         });
     }
 
-    /// Adds the result of a comparison to the metrics of the job.
-    pub(super) fn measure_placement(&mut self, cut: u64, better: Option<&CandidatePlacement>) {
-        let at = now();
-        let placement = &mut self.adaptation.placement;
-        let since = *placement.measured_since.get_or_insert(at);
-        let process = Labels::of([("job", &*self.store.job().name)]);
-        let mut batch = Batch::new(process, since, at).every(placement.online.config().window);
+    /// Notes the result of a comparison for the metrics of the job.
+    pub(super) fn note_cuts(&mut self, cut: u64, better: Option<&CandidatePlacement>) {
         let best = better.map_or(cut, |better| better.cut_after);
-        for (metric, value) in [
-            (catalogue::PLACEMENT_CUT, Value::Gauge(cut as f64)),
-            (catalogue::PLACEMENT_BEST_CUT, Value::Gauge(best as f64)),
-            (
-                catalogue::PLACEMENTS,
-                Value::Counter(placement.changes as f64),
-            ),
-        ] {
-            batch.push(metric.name, &Labels::none(), value);
-        }
-        self.links.metrics().take_own(&batch);
+        self.adaptation.placement.cuts = Some([cut, best]);
     }
 
     /// Handles the result of a comparison.
@@ -153,6 +148,12 @@ impl Driver {
             let what = format!("placement: the change was refused: {refusal}");
             self.event_history.notice(what);
         }
+    }
+
+    /// Returns the mean rates of the job's edges since this process leads it.
+    pub(super) fn measured_edge_rates(&self) -> Vec<EdgeRate> {
+        let metrics = self.links.metrics();
+        metrics.ask(|history| edge_rates(history, now()))
     }
 
     /// Returns the comparison for the present plan and the traffic of the last window.
@@ -214,34 +215,4 @@ fn told(proposal: &PlacementProposal, what: &str) -> String {
     format!(
         "placement: {what}: {cut_after} instead of {cut_before} records/s between hosts, by {moves} moves"
     )
-}
-
-/// Returns the mean rates between instances over the window; `None` if none were measured.
-pub(crate) fn rates(history: &History, window: Duration, now: Timestamp) -> Option<TrafficRates> {
-    let curves = history.recent(&Selector::of(catalogue::PAIR_RECORDS.name), window, now);
-    let mut rates = None;
-    for curve in curves {
-        let Some([from, to]) = pair_of(&curve.labels) else {
-            continue;
-        };
-        let sum: f64 = curve.points.iter().map(|point| point.value).sum();
-        let mean = sum / curve.points.len().max(1) as f64;
-        let rates: &mut TrafficRates = rates.get_or_insert_default();
-        // A rate that is no amount, after a fault of a clock, is left out.
-        let _ = rates.measure(&from, &to, mean);
-    }
-    rates
-}
-
-/// Returns the sending and the receiving instance of a series of
-/// [`PAIR_RECORDS`](catalogue::PAIR_RECORDS).
-pub(crate) fn pair_of(labels: &Labels) -> Option<[InstanceId; 2]> {
-    let instance = |vertex: &str, index: &str| {
-        let vertex = VertexName::from(labels.get(vertex)?);
-        Some(InstanceId::new(vertex, labels.get(index)?.parse().ok()?))
-    };
-    Some([
-        instance("vertex", "instance")?,
-        instance("to", "to_instance")?,
-    ])
 }

@@ -251,6 +251,7 @@ impl Driver {
         Some(PastJob {
             job: self.store.job().clone(),
             container_ids: plan.map_or_else(Vec::new, |plan| container_ids(plan)),
+            rates: self.measured_edge_rates(),
             description: PastJobDescription {
                 summary: PastJobSummary {
                     name: stored.summary.name,

@@ -7,24 +7,14 @@ use crate::packing::{
     COLOCATION_ATTRIBUTE, ContainerId, ContainerLimits, InstanceId, MilliCores, PackingPolicies,
     RoundRobin, VertexDemand,
 };
-use crate::placement::InputEdge;
+use crate::placement::test_demands::vertex_with;
 
 fn vertex(name: &str, parallelism: u32, inputs: &[(&str, &str)]) -> VertexDemand {
     let each = Resources {
         cpu: MilliCores(1_000),
         ..Resources::ZERO
     };
-    let mut vertex = VertexDemand::new(name, parallelism, each);
-    let edges = inputs.iter().map(|(from, routing)| InputEdge {
-        from: (*from).into(),
-        output: 0,
-        input: 0,
-        routing: (*routing).into(),
-        latency_us: None,
-        records_per_second: None,
-    });
-    InputEdge::write(&edges.collect::<Vec<_>>(), &mut vertex.attributes);
-    vertex
+    vertex_with(name, parallelism, each, inputs)
 }
 
 /// Four chains of three instances, whose vertices are listed so that dealing them out in turn

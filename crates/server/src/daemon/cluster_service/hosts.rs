@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use ardea_coordination::control::JobDefinition;
 use ardea_coordination::packing::{
-    ContainerId, HOSTS_KEY, HostResources, PackingConfig, Resources, TRAFFIC,
+    ContainerId, HOSTS_KEY, HostResources, JobDemand, PackingConfig, Resources, TRAFFIC,
 };
+use ardea_coordination::placement::EdgeRate;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{Answer, HostView, HostedContainer, JobDescription, no_such_host};
 use ardea_scheduler::{HOSTS, HostRecord, LOCAL, check_room_elsewhere};
@@ -45,15 +46,32 @@ impl ClusterService {
         Ok(hosts)
     }
 
-    /// Writes the free resources of the hosts into the packing configuration of a job that is
-    /// packed by its traffic and runs on hosts. Drained hosts, and hosts for other jobs, are left
+    /// Completes the request for a job that is packed by its traffic. The demand gets the rates
+    /// measured in the last run of a job of this name, the packing configuration the free hosts.
+    pub(super) async fn write_traffic(
+        &self,
+        definition: &JobDefinition,
+        (demand, packing): (&mut JobDemand, &mut PackingConfig),
+    ) -> Answer<()> {
+        if definition.packing != TRAFFIC {
+            return Ok(());
+        }
+        let past = self.jobs.all_past(&definition.job.name).await?;
+        if let Some(last) = past.iter().find(|past| !past.rates.is_empty()) {
+            EdgeRate::write_missing(&last.rates, demand);
+        }
+        self.write_free_hosts(definition, packing).await
+    }
+
+    /// Writes the free resources of the hosts into the packing configuration of a job that
+    /// runs on hosts. Drained hosts, and hosts for other jobs, are left
     /// out. With none left, the job is packed without hosts, and waits for one.
-    pub(super) async fn write_free_hosts(
+    async fn write_free_hosts(
         &self,
         definition: &JobDefinition,
         packing: &mut PackingConfig,
     ) -> Answer<()> {
-        if definition.packing != TRAFFIC || definition.scheduler != HOSTS {
+        if definition.scheduler != HOSTS {
             return Ok(());
         }
         let drained = self.drains.hosts().await?;
