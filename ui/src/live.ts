@@ -20,7 +20,8 @@ export function useEvents<E, S>(path: string, query: Query, initial: S, fold: (s
   const latestFold = useRef(fold);
   latestFold.current = fold;
   useEffect(() => {
-    // Data of another resource is dropped; that of the same one stays while another part is requested.
+    // Data of another resource is dropped. That of the same one stays while another part is
+    // requested.
     setLive((before) => (before.path === path ? before : { path, state: initial, connection: { is: "connecting" } }));
     if (!isVisible) return undefined;
     return follow<E>(path, query, {

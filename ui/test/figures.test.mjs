@@ -18,6 +18,8 @@ const figures = await load("job/figures.ts");
 const { short, seconds, shortened } = await load("format.ts");
 const { parseRoute, jobLink } = await load("route.ts");
 const { recoveriesOf } = await load("job/timeline.tsx");
+const { sharesOf } = await load("job/checkpoints.tsx");
+const { argumentsOf, settingsOf } = await load("job/program.tsx");
 
 const SIZES = { along: 100, across: 40, layerGap: 20, nodeGap: 10 };
 
@@ -136,4 +138,17 @@ test("any name of a job makes a link that leads back to it", () => {
     assert.deepEqual([route.job, route.tab, route.step], [name, "logs", "x/y"]);
   }
   assert.equal(parseRoute("#/%E0%A4%A").view, "jobs");
+});
+
+test("arguments and settings of a program are read from text", () => {
+  assert.deepEqual(argumentsOf(` a --rate 5 "two words" 'x y' it's `), ["a", "--rate", "5", "two words", "x y", "it's"]);
+  assert.deepEqual(argumentsOf(""), []);
+  assert.deepEqual(settingsOf("a.b = c=d\n\n# note\ne="), { "a.b": "c=d", e: "" });
+  assert.throws(() => settingsOf("no setting"));
+});
+
+test("the share of checkpoints is known where both measurements are", () => {
+  const at = (at, value) => ({ at, value });
+  const shares = sharesOf([at(1, 0.5), at(2, 3), at(3, 1), at(4, null)], [at(1, 1), at(2, 2), at(4, 1)]);
+  assert.deepEqual(shares, [at(1, 0.5), at(2, 1), at(3, null), at(4, null)]);
 });

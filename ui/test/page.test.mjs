@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import { Cluster, freePort, launch, SKEWED, start, WORD_COUNT, WORDS } from "./cluster.mjs";
@@ -27,6 +28,7 @@ after(async () => {
 beforeEach(async () => {
   // axe is added by the test, which the page's own policy forbids.
   context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  await serveSources();
   page = await context.newPage();
   page.setDefaultTimeout(TIMEOUT);
   complaints = [];
@@ -40,6 +42,15 @@ afterEach(async () => {
   await context.close();
   assert.deepEqual(complaints, []);
 });
+
+/** With PAGE=FOLDER the page's files come from there, so that a changed page needs no new program. */
+async function serveSources() {
+  const folder = process.env.PAGE;
+  if (folder === undefined) return;
+  await context.route(/\/ui\/(app\.js|style\.css)$/, (route) =>
+    route.fulfill({ path: join(folder, new URL(route.request().url()).pathname.split("/").pop()) }),
+  );
+}
 
 /** Asserts that axe finds nothing serious in what is shown. */
 async function assertAccessible(where) {
@@ -56,6 +67,18 @@ async function assertAccessible(where) {
 async function assertFits(where) {
   const extent = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(extent[0] <= extent[1], `${where}: ${extent}`);
+}
+
+/** Sends lines to a port that may not be open yet. */
+async function sendLines(port, lines) {
+  for (;;) {
+    const isSent = await new Promise((done) => {
+      const socket = connect(port, "127.0.0.1", () => socket.end(`${lines.join("\n")}\n`, () => done(true)));
+      socket.on("error", () => done(false));
+    });
+    if (isSent) return;
+    await new Promise((done) => setTimeout(done, 100));
+  }
 }
 
 const row = (name) => page.locator(`tr[data-job=${JSON.stringify(name)}]`);
@@ -249,7 +272,75 @@ describe("a cluster", { timeout: 900_000 }, () => {
     await open(job("skewed"));
     await page.locator(".slow-banner.bad").getByRole("link", { name: "counts" }).click();
     await page.getByText(/Skewed: instance \d gets 100 %/).waitFor();
+    const why = page.getByRole("region", { name: "why" });
+    await why.getByText("skewed key").waitFor();
+    await why.getByText(/more instances do not help/).waitFor();
+    await why.getByRole("link", { name: /counts#\d/ }).waitFor();
+    await assertAccessible("why");
+    await page.setViewportSize({ width: 390, height: 844 });
+    await assertFits("why");
     await cluster.ardea("kill", "skewed", "--yes");
+  });
+
+  test("a thousand dead letters with hostile text are shown as text, page by page", async () => {
+    const port = await freePort();
+    await cluster.ardea("submit", "sensors", "--", "--listen", `127.0.0.1:${port}`);
+    const long = "L".repeat(10_240);
+    const lines = ["<script>alert(1)</script>", "\u202eright to left \u05e9\u05dc\u05d5\u05dd", long];
+    for (let number = lines.length; number < 1_000; number += 1) lines.push(`<img src=x onerror=alert(${number})>`);
+    await sendLines(port, lines);
+    const { vertices } = await cluster.json("describe", "sensors");
+    await page.goto(`${cluster.url}/ui/${job("sensors")}?step=${encodeURIComponent(vertices[0].name)}`);
+    const letters = page.getByRole("region", { name: "dead letters" });
+    await letters.getByText("<script>alert(1)</script>").first().waitFor();
+    await letters.getByText(/^LLLL/).first().waitFor();
+    await letters.getByText("right to left").first().waitFor();
+    assert.equal(await letters.getByRole("listitem").count(), 20);
+    await letters.getByRole("button", { name: "More than 20" }).click();
+    await letters.getByRole("button", { name: "More than 40" }).waitFor();
+    const saved = page.waitForEvent("download");
+    await letters.getByRole("button", { name: "Save 40 letters" }).click();
+    const text = readFileSync(await (await saved).path(), "utf8");
+    assert.equal(JSON.parse(text.split("\n")[0]).raw, "<script>alert(1)</script>");
+    assert.equal(await page.locator("img[src=x], pre script").count(), 0);
+    await assertAccessible("dead letters");
+    await page.setViewportSize({ width: 390, height: 844 });
+    await assertFits("dead letters");
+    let count = 0;
+    for (let after = ""; after !== null; ) {
+      const place = `${cluster.url}/v1/jobs/sensors/dead-letters?limit=300${after && `&after=${after}`}`;
+      const read = await (await fetch(place)).json();
+      assert.ok(read.letters.length <= 300);
+      count += read.letters.length;
+      after = read.next;
+    }
+    assert.equal(count, 1_000);
+    await cluster.ardea("kill", "sensors", "--yes");
+  });
+
+  test("a job is submitted from a file, and upgraded", async () => {
+    const file = (yaml, name = "sent.yaml") => ({ name, mimeType: "application/yaml", buffer: Buffer.from(yaml) });
+    await open("#/jobs");
+    await page.getByRole("button", { name: "Submit a job" }).click();
+    await assertAccessible("a submission");
+    await dialog().getByLabel(/Topology/).setInputFiles(file("name: ["));
+    await dialog().getByRole("button", { name: "Submit" }).click();
+    await dialog().getByRole("alert").getByText(/ARD-102/).waitFor();
+    await dialog().getByLabel(/Topology/).setInputFiles(file(WORDS.replace("NAME", "sent")));
+    const folder = join(cluster.folder, "sent-checkpoints");
+    await dialog().getByLabel(/Settings/).fill(`guarantee=exactly-once\ncheckpoints.folder=${folder}\ncheckpoints.every=500ms`);
+    await dialog().getByRole("button", { name: "Submit" }).click();
+    await page.waitForURL(/#\/jobs\/sent\//);
+    await page.getByRole("heading", { level: 1 }).getByText("running").waitFor();
+    await open(job("sent", "checkpoints"));
+    await page.getByText("usable", { exact: true }).first().waitFor();
+    await page.getByRole("button", { name: "Upgrade" }).click();
+    const next = WORDS.replace("NAME", "sent").replace("rate: 500", "rate: 600");
+    await dialog().getByLabel(/Topology/).setInputFiles(file(next));
+    await dialog().getByRole("button", { name: "Upgrade" }).click();
+    await dialog().waitFor({ state: "detached" });
+    await page.getByText(/Upgrade:/).waitFor();
+    await cluster.ardea("kill", "sent", "--yes");
   });
 
   test("the page says that the server is gone, and recovers", async () => {
@@ -334,6 +425,7 @@ test("a run in its own process has the page", { timeout: 120_000 }, async () => 
     await page.locator('[data-step="counts"]').getByText(/in .*k/).waitFor();
     await page.locator('[data-step="counts"]').click();
     await page.getByRole("complementary").getByText(/k\/s/).first().waitFor();
+    await page.getByRole("region", { name: "why" }).getByText(/No figure shows a problem|severity/).first().waitFor();
     assert.equal(await page.getByRole("button", { name: "Kill" }).count(), 0);
     await assertAccessible("a run in its own process");
   } finally {

@@ -16,6 +16,7 @@ mod launcher;
 mod modules;
 mod old_logs;
 mod packages;
+mod program_runner;
 mod run_files;
 mod slurm;
 

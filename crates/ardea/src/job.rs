@@ -55,6 +55,7 @@ mod check;
 mod checkpoint_report;
 mod config_sources;
 mod console;
+mod dead_letter_sample;
 mod demand;
 mod files;
 mod guarantee_check;

@@ -37,7 +37,8 @@ use clap::Parser;
 use args::Args;
 
 fn main() -> ExitCode {
-    if let Some(outcome) = run_as_process_of_cluster(&Modules::builtin(), commands::work) {
+    let modules = Modules::builtin().with_commands();
+    if let Some(outcome) = run_as_process_of_cluster(&modules, commands::work) {
         return exit(outcome, false);
     }
     let given: Vec<OsString> = env::args_os().collect();
@@ -57,7 +58,9 @@ fn main() -> ExitCode {
         }
     };
     let is_json = args.global.json;
-    let outcome =
-        Context::new(args.global).and_then(|context| commands::run(args.command, &context));
+    let outcome = Context::new(args.global).and_then(|context| {
+        let context = context.with_modules(modules);
+        commands::run(args.command, &context)
+    });
     exit(outcome, is_json)
 }

@@ -5,10 +5,11 @@ use std::num::NonZeroU32;
 use ardea_coordination::packing::ContainerId;
 
 use crate::{
-    CheckpointsView, ClusterInfo, DiagnosisView, HostView, JobDescription, JobSummary, KillQuery,
-    LogQuery, LogStream, Maps, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription,
-    PastJobSummary, Pending, Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest,
-    SavepointView, StatesView, SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest,
+    CheckpointsView, ClusterInfo, DeadLettersQuery, DeadLettersView, DiagnosisView, HostView,
+    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps, MetricsQuery, MetricsRange,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, ProgramOutcome,
+    ProgramRequest, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView,
+    StatesView, SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest,
 };
 
 /// The queries and commands of a cluster. A host implements this trait, and the REST server calls
@@ -149,4 +150,16 @@ pub trait Cluster: Send + Sync {
 
     /// Returns the causes for which a job is slow, late or stuck.
     fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView>;
+
+    /// Returns a page of the dead letters of a job.
+    fn dead_letters<'a>(
+        &'a self,
+        job: &'a str,
+        query: DeadLettersQuery,
+    ) -> Pending<'a, DeadLettersView>;
+
+    /// Runs a program on this host, which submits its job or upgrades a job to it, or compares its
+    /// states. Fails with the program's error; with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if this host runs no programs.
+    fn run_program(&self, request: ProgramRequest) -> Pending<'_, ProgramOutcome>;
 }

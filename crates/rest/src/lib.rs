@@ -47,6 +47,7 @@ mod access;
 mod audit;
 mod checkpoints;
 mod cluster_settings;
+mod dead_letters;
 mod display;
 mod events;
 mod host;
@@ -55,9 +56,11 @@ mod job_name;
 mod logs;
 mod maps;
 mod metrics;
+mod page_query;
 mod past_jobs;
 mod plans;
 mod problem_details;
+mod program;
 mod query_number;
 mod settings;
 mod submit;
@@ -85,6 +88,10 @@ pub use checkpoints::{
 pub use client::{Client, LogLines, MapChanges, OUTCOME_UNKNOWN};
 pub use cluster::Cluster;
 pub use cluster_settings::{ClusterSettings, invalid_name_reason, load_tls};
+pub use dead_letters::{
+    DEFAULT_DEAD_LETTERS, DeadLetterPosition, DeadLetterView, DeadLettersQuery, DeadLettersView,
+    MAX_DEAD_LETTERS,
+};
 pub use events::{ClusterEvent, JobEvent, JobEventsQuery};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
@@ -104,11 +111,13 @@ pub use metrics::{
     MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
 };
 pub use openapi::openapi_document;
+pub use page_query::{MAX_PAGE_ELEMENTS, PageQuery};
 pub use past_jobs::{JobEnding, PastJobDescription, PastJobSummary};
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
 pub use problem_details::ProblemDetails;
+pub use program::{ProgramAction, ProgramOutcome, ProgramRequest};
 pub use result::{Answer, ClusterError, Pending};
 pub use server::{Server, ServerConfig, ServerLimits};
 pub use settings::{CLUSTER_SETTINGS, is_cluster_setting, is_host_setting, with_clusters};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ProblemDetails;
 use crate::problem_details::PROBLEM_JSON;
-use crate::routes::{Operation, ROUTES, Route, Success};
+use crate::routes::{Operation, ROUTES, Route, Success, Verb};
 
 /// HTTP statuses of failures that all routes may return.
 const COMMON_FAILURES: [u16; 7] = [400, 401, 403, 408, 429, 500, 503];
@@ -112,6 +112,15 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })
         })
         .collect();
+    if route.verb != Verb::Get {
+        parameters.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "description": "Key of the action, which is carried out once: a request with the key of an earlier one has its response. Each host keeps the last 1,000 keys for a day.",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$" },
+        }));
+    }
     let Some(query) = route.query else {
         return parameters;
     };
@@ -206,10 +215,13 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
     }
     let has_body = route.body.is_some();
     let too_large = [413].into_iter().filter(|_| has_body);
+    // The failures of idempotency keys.
+    let of_keys = [409, 422].into_iter().filter(|_| route.verb != Verb::Get);
     for status in COMMON_FAILURES
         .into_iter()
         .chain(route.failures.iter().copied())
         .chain(too_large)
+        .chain(of_keys)
     {
         let content = json!({ PROBLEM_JSON: { "schema": fault } });
         let mut failure = json!({ "description": meaning(status), "content": content });
@@ -232,9 +244,13 @@ fn meaning(status: u16) -> &'static str {
         403 => "The caller lacks the right for the request",
         404 => "There is no such job or host",
         408 => "The request was not complete in time",
-        409 => "A conflict with the current state: a name is taken, or the job is busy",
+        409 => {
+            "A conflict with the current state: a name is taken, the job is busy, or the request with this idempotency key is being carried out"
+        }
         413 => "The body is too large",
-        422 => "The job doesn't fit into the containers",
+        422 => {
+            "The job doesn't fit into the containers, or the idempotency key belongs to another request"
+        }
         429 => "The address sends too many requests; try again in a second",
         503 => {
             "Unavailable at present; try again. With a header Retry-After the request was not carried out"

@@ -7,6 +7,7 @@ mod events;
 mod forward;
 mod guard;
 mod handlers;
+mod idempotency;
 mod limits;
 mod lines;
 mod maps;

@@ -2,22 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One of a container's two output streams.
+/// An output of a container: one of its two streams, or its dead letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LogFile {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
+    /// The rejected records, each as a line of JSON. The worker itself bounds the file.
+    DeadLetters,
 }
 
 impl LogFile {
-    /// Returns the name of the output's current file in the container's folder. Rotated files are
-    /// `NAME.1`, `NAME.2` …; the highest number is the oldest.
+    /// Returns the name of the output's current file in the container's folder, or for dead letters
+    /// in its working folder. Rotated files are `NAME.1`, `NAME.2` …; the highest number is the
+    /// oldest.
     pub fn name(&self) -> &'static str {
         match self {
             LogFile::Stdout => "stdout.log",
             LogFile::Stderr => "stderr.log",
+            LogFile::DeadLetters => "dead-letters.jsonl",
         }
     }
 }

@@ -51,6 +51,7 @@
 //!     elasticity: ElasticityPolicies::builtin(),
 //!     schedulers: Schedulers::none(),
 //!     programs: Arc::new(CachedPrograms::new(cache, PackageStores::builtin(), StoreOptions::default())),
+//!     runner: None,
 //!     attributes: Default::default(),
 //!     lease: Default::default(),
 //!     master: Default::default(),
@@ -97,4 +98,4 @@ pub use host_registry::find_api;
 
 pub use checkpoint_view::checkpoint_view;
 pub use offline_jobs::OfflineJobs;
-pub use setup::HostSetup;
+pub use setup::{HostSetup, ProgramRunner};

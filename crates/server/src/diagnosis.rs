@@ -22,13 +22,33 @@ mod resources;
 #[cfg(test)]
 mod example;
 
-use ardea_rest::CauseView;
+use ardea_metrics::History;
+use ardea_rest::{CauseView, DiagnosisView, JobDescription, LogicalEdge};
 
-pub(crate) use collect::collect;
+use crate::daemon::metrics_view;
+use collect::collect;
 pub(crate) use figures::Figures;
 
+/// Returns the diagnosis of a job from its metrics history and its description.
+pub(crate) fn diagnose(
+    history: &History,
+    job: &JobDescription,
+    edges: &[LogicalEdge],
+    now_ms: u64,
+) -> DiagnosisView {
+    let top = metrics_view::top(history, job, edges, now_ms);
+    let figures = collect(history, job, edges, &top);
+    DiagnosisView {
+        causes: causes(&figures),
+        is_measured: metrics_view::has_any(history),
+        job: figures.job,
+        phase: figures.phase,
+        at_ms: figures.at_ms,
+    }
+}
+
 /// Returns the causes that the figures show, the most severe first.
-pub(crate) fn causes(figures: &Figures) -> Vec<CauseView> {
+fn causes(figures: &Figures) -> Vec<CauseView> {
     let rules = [
         failures::causes,
         load::causes,

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_coordination::packing::{ContainerId, Resources};
-use ardea_core::{Result, Timestamp};
+use ardea_core::{DeadLetter, DeadLetters, Result, Timestamp};
 use ardea_metrics::{Batch, History, HistoryConfig, MetricsSink};
 use ardea_rest::{
-    ContainerState, ContainerView, JobDescription, JobSummary, LogicalPlan, LogicalVertex, Phase,
-    PhysicalContainer, PhysicalPlan, PlacedGroup, Plans, ProgramView, VertexView,
+    ContainerState, ContainerView, DeadLetterView, DeadLettersQuery, DeadLettersView,
+    JobDescription, JobSummary, LogicalPlan, LogicalVertex, Phase, PhysicalContainer, PhysicalPlan,
+    PlacedGroup, Plans, ProgramView, VertexView,
 };
 
 use crate::leader::now_ms;
@@ -29,23 +30,35 @@ struct Shared {
     description: JobDescription,
     plans: Plans,
     history: Mutex<History>,
+    dead_letters: Arc<DeadLetters>,
 }
 
 impl EmbeddedJob {
-    /// Creates the job `name` with this graph, without any figures yet.
-    pub fn new(name: &str, logical: LogicalPlan) -> Self {
+    /// Creates the job `name` with this graph and dead letters, without any figures yet.
+    pub fn new(name: &str, logical: LogicalPlan, dead_letters: Arc<DeadLetters>) -> Self {
         let now = now();
         let history = History::new(HistoryConfig::default(), now);
         EmbeddedJob(Arc::new(Shared {
             description: description(name, &logical.vertices),
             plans: plans(name, logical),
             history: Mutex::new(history),
+            dead_letters,
         }))
     }
 
     /// Returns the sink that receives the metrics of the process.
     pub fn sink(&self) -> Box<dyn MetricsSink> {
         Box::new(HistorySink(self.clone()))
+    }
+
+    /// Returns the latest dead letters of the process in one page.
+    fn dead_letters_of(&self, query: &DeadLettersQuery) -> DeadLettersView {
+        let letters = self.0.dead_letters.sample().into_iter();
+        let selected = letters.filter(|letter| query.selects(&letter.vertex));
+        DeadLettersView {
+            letters: selected.take(query.limit()).map(letter_view).collect(),
+            next: None,
+        }
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -65,6 +78,20 @@ impl MetricsSink for HistorySink {
     fn take(&mut self, batch: &Batch) -> Result<()> {
         self.0.history().take(batch, now());
         Ok(())
+    }
+}
+
+/// Returns a dead letter for the REST interface. A record that is no text is shown as far as it is.
+fn letter_view(letter: DeadLetter) -> DeadLetterView {
+    DeadLetterView {
+        container: CONTAINER,
+        vertex: letter.vertex,
+        origin: letter.origin,
+        reason: letter.reason,
+        at_ms: None,
+        bytes: letter.raw.len() as u64,
+        text: Some(String::from_utf8_lossy(&letter.raw).into_owned()),
+        base64: None,
     }
 }
 
@@ -157,8 +184,11 @@ fn plans(name: &str, logical: LogicalPlan) -> Plans {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ardea_core::OnError;
     use ardea_metrics::{InstanceCounters, Labels};
-    use ardea_rest::{Cluster, LogicalEdge};
+    use ardea_rest::{CauseKind, Cluster, LogicalEdge};
 
     use super::*;
 
@@ -185,15 +215,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_job_of_a_process_is_described_with_its_figures() {
-        let start = now();
+        let start = Timestamp::from_micros(now().as_micros() - 5_000_000);
         let second = |n: i64| Timestamp::from_micros(start.as_micros() + n * 1_000_000);
-        let job = EmbeddedJob::new("words", words());
+        let letters = Arc::new(DeadLetters::default());
+        let job = EmbeddedJob::new("words", words(), Arc::clone(&letters));
         let mut sink = job.sink();
         let process = Labels::of([("job", "words"), ("container", "0")]);
-        for n in 0..5_i64 {
+        for n in 0..=5_i64 {
             let mut batch = Batch::new(process.clone(), start, second(n));
             let mut counters = InstanceCounters::new("counts", 1, Default::default());
             counters.counters.records_in = 1_000 * n as u64;
+            counters.counters.busy = Duration::from_millis(990 * n as u64);
             counters.write(&mut batch);
             sink.take(&batch).unwrap();
         }
@@ -204,9 +236,23 @@ mod tests {
             .iter()
             .find(|it| it.name == "ardea_records_in_total")
             .unwrap();
-        assert_eq!(read.value, Some(4_000.0));
+        assert_eq!(read.value, Some(5_000.0));
         assert!(job.describe("other").await.is_err());
         assert!(job.kill("words", Default::default()).await.is_err());
+        let found = job.why("words").await.unwrap();
+        assert!(found.is_measured);
+        assert_eq!(found.causes[0].kind, CauseKind::SlowSink);
+        assert_eq!(found.causes[0].subject.as_deref(), Some("counts"));
+        letters
+            .handle(OnError::DeadLetter, || DeadLetter {
+                vertex: "counts".into(),
+                origin: "in:1".into(),
+                raw: b"x".to_vec(),
+                reason: "bad".into(),
+            })
+            .unwrap();
+        let page = job.dead_letters("words", Default::default()).await.unwrap();
+        assert_eq!(page.letters[0].vertex, "counts");
         let plans = job.plans("words").await.unwrap();
         assert_eq!(plans.physical.containers[0].groups.len(), 2);
     }

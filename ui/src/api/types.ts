@@ -321,3 +321,51 @@ export type JobEvent =
   | { top: TopView }
   | { samples: SampleView[] }
   | { fault: ProblemDetails };
+
+export interface FigureView {
+  name: string;
+  value: number;
+  unit: "ratio" | "seconds" | "bytes" | "count" | "per_second" | "cores";
+}
+
+export interface CauseView {
+  kind: string;
+  subject: string | null;
+  /** From 0 to 1. */
+  severity: number;
+  summary: string;
+  figures: FigureView[];
+  advice: string;
+}
+
+export interface Diagnosis {
+  job: string;
+  phase: Phase;
+  at_ms: number;
+  is_measured: boolean;
+  causes: CauseView[];
+}
+
+export interface DeadLetterView {
+  container: number;
+  vertex: string;
+  origin: string;
+  reason: string;
+  at_ms: number | null;
+  bytes: number;
+  text: string | null;
+  base64: string | null;
+}
+
+export interface DeadLetterPage {
+  letters: DeadLetterView[];
+  next: string | null;
+}
+
+export type ProgramAction = "submit" | "diff" | "upgrade";
+
+/** The comparison of a job's states with those of a program. */
+export interface StateComparison {
+  possible: boolean;
+  states: { vertex: string; state: string; verdict: string; what?: string[] }[];
+}

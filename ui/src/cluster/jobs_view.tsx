@@ -8,6 +8,7 @@ import { ActionDialog, type Action } from "../components/dialog";
 import { ms, plural, rate, seconds, shortened, time } from "../format";
 import { jobActions } from "../job/actions";
 import { totals } from "../job/figures";
+import { SubmitDialog } from "../job/program";
 import { useEvents, useNow, useResource } from "../live";
 import { jobLink } from "../route";
 
@@ -27,6 +28,7 @@ export function foldCluster(state: ClusterState, event: ClusterEvent): ClusterSt
 }
 
 const PAGE = 50;
+const SUBMIT: Action = { dialog: (onClose) => <SubmitDialog onClose={onClose} /> };
 
 export function JobsView({ isCluster }: { isCluster: boolean }) {
   const live = useEvents("/events", {}, NO_CLUSTER, foldCluster);
@@ -60,6 +62,13 @@ export function JobsView({ isCluster }: { isCluster: boolean }) {
             }}
           />
         </label>
+        {isCluster && (
+          <div class="buttons">
+            <button type="button" class="primary" onClick={() => setAction(SUBMIT)}>
+              Submit a job
+            </button>
+          </div>
+        )}
       </div>
       {isRefused && live.connection.is === "broken" && <ErrorBox error={live.connection.error} />}
       {jobs === null && !isRefused && <Loading what="the jobs" />}
@@ -67,7 +76,7 @@ export function JobsView({ isCluster }: { isCluster: boolean }) {
         <Empty>
           <p>There are no jobs.</p>
           <p>
-            Submit one: <code>ardea submit examples/word-count.yaml</code>
+            Submit one here, or by the command line: <code>ardea submit examples/word-count.yaml</code>
           </p>
         </Empty>
       )}

@@ -22,7 +22,10 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
   );
 }
 
-export interface Action {
+/** An action: one that is confirmed, or one with a dialog of its own. */
+export type Action = Confirmation | { dialog: (onClose: () => void) => ComponentChildren };
+
+export interface Confirmation {
   title: string;
   /** Consequences of the action. */
   text: ComponentChildren;
@@ -33,8 +36,13 @@ export interface Action {
   run: () => Promise<string | void>;
 }
 
-/** Asks for a confirmation, carries out an action, and shows its failure. */
+/** Shows the dialog of an action. */
 export function ActionDialog({ action, onClose }: { action: Action; onClose: () => void }) {
+  return "dialog" in action ? <>{action.dialog(onClose)}</> : <ConfirmationDialog action={action} onClose={onClose} />;
+}
+
+/** Asks for a confirmation, carries out an action, and shows its failure. */
+function ConfirmationDialog({ action, onClose }: { action: Confirmation; onClose: () => void }) {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<RequestError | null>(null);
   const [done, setDone] = useState<string | null>(null);

@@ -4,6 +4,7 @@ import { command, segment } from "../api/client";
 import type { JobDescription, JobSummary, Phase } from "../api/types";
 import type { Action } from "../components/dialog";
 import { bytes, plural, shortened } from "../format";
+import { UpgradeDialog } from "./program";
 
 export interface LabelledAction {
   label: string;
@@ -189,22 +190,8 @@ function recover(job: JobDescription): Action {
   };
 }
 
-/** Shows how a job is upgraded: its new program is uploaded by the command line. */
 function upgrade(job: JobDescription): Action {
-  const name = /^[\w.-]+$/.test(job.name) ? job.name : "JOB";
-  return {
-    title: `Upgrade ${named(job)}`,
-    text: (
-      <>
-        <p>The new program is uploaded by the command line. First see what becomes of each state:</p>
-        <pre>ardea diff {name} ./new-program</pre>
-        <p>Then replace the program. The job keeps its state, and returns to this program if the new one does not start:</p>
-        <pre>ardea upgrade {name} ./new-program</pre>
-      </>
-    ),
-    confirm: "Done",
-    run: () => Promise.resolve(),
-  };
+  return { dialog: (onClose) => <UpgradeDialog job={job} onClose={onClose} /> };
 }
 
 export function checkFiles(job: JobSummary): Action {

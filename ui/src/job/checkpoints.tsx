@@ -5,7 +5,7 @@ import type { CheckpointsView, JobDescription, MetricsRange } from "../api/types
 import { Badge, Empty, ErrorBox, Figure, Loading, Name, Scroll } from "../components/basics";
 import { Chart } from "../components/chart";
 import type { Action } from "../components/dialog";
-import { bytes, ms, seconds, shortened } from "../format";
+import { bytes, ms, percent, seconds, shortened } from "../format";
 import { useNow, useResource } from "../live";
 import { checkFiles } from "./actions";
 
@@ -49,14 +49,36 @@ function History({ job }: { job: string }) {
   const path = `/jobs/${segment(job)}/metrics/range`;
   const took = useResource<MetricsRange>(path, { name: "ardea_epoch_seconds", from_ms: from });
   const size = useResource<MetricsRange>(path, { name: "ardea_epoch_bytes", from_ms: from });
+  const every = useResource<MetricsRange>(path, { name: "ardea_epoch_interval_seconds", from_ms: from });
   const points = (range: MetricsRange | null) =>
     (range?.series[0]?.points ?? []).map((point) => ({ at: point.at_ms, value: point.value }));
+  const interval = points(every.data);
   return (
     <div class="charts">
       <Chart label="Duration of checkpoints" format={seconds} lines={[{ label: "took", tone: "info", points: points(took.data) }]} />
       <Chart label="Size of checkpoints" format={bytes} lines={[{ label: "written", tone: "good", points: points(size.data) }]} />
+      <Chart label="Interval of checkpoints" format={seconds} lines={[{ label: "interval", tone: "info", points: interval }]} />
+      <Chart
+        label="Share of time in checkpoints"
+        format={percent}
+        lines={[{ label: "coordination", tone: "warn", points: sharesOf(points(took.data), interval) }]}
+      />
     </div>
   );
+}
+
+interface Point {
+  at: number;
+  value: number | null;
+}
+
+/** Returns the duration of checkpoints as a share of the interval at the same time. */
+export function sharesOf(took: Point[], interval: Point[]): Point[] {
+  const byTime = new Map(interval.map((it) => [it.at, it.value]));
+  return took.map(({ at, value }) => {
+    const every = byTime.get(at) ?? null;
+    return { at, value: value === null || every === null || every <= 0 ? null : Math.min(value / every, 1) };
+  });
 }
 
 function List({ job, onAction }: { job: JobDescription; onAction: (action: Action) => void }) {

@@ -19,6 +19,7 @@ import { Settings } from "./settings";
 import { StepPanel } from "./step_panel";
 import { Steps } from "./steps";
 import { Timeline } from "./timeline";
+import { WhyPanel } from "./why";
 
 interface JobState {
   job: JobDescription | null;
@@ -201,6 +202,7 @@ function Graph(props: {
           <StepPanel job={job} step={step} top={top} samples={props.samples} slow={slow} onClose={() => select(null)} />
         )}
       </div>
+      <WhyPanel job={job} />
       <Steps name={name} top={top} job={job} slow={slow} />
     </>
   );

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { JobDescription, TopView } from "../api/types";
 import { Figure, Meter, Name, Scroll, busyTone } from "../components/basics";
 import { bytes, percent, rate, seconds, short, shortened, time } from "../format";
+import { DeadLetters } from "./dead_letters";
 import { type InstanceFigures, instances, type Samples, skewOf, type SlowStep, watermarkHolder } from "./figures";
 
 const SHOWN = 50;
@@ -56,6 +57,7 @@ export function StepPanel(props: {
       </dl>
       <Findings step={step} figures={figures} slow={props.slow} job={job.name} />
       <Instances figures={figures} count={vertex?.parallelism ?? 0} />
+      <DeadLetters job={job.name} step={step} bad={bad} />
       {problems.length > 0 && (
         <section>
           <h3>Last errors</h3>

@@ -21,6 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::packages::{cache_config, store_options};
+use super::program_runner::ProgramCommands;
 use super::run_files::RunFile;
 use super::{HostStart, Launcher, Modules, RunningHost};
 use crate::job::open_state;
@@ -148,6 +149,9 @@ async fn run(
         elasticity: modules.elasticity,
         schedulers,
         programs: Arc::new(CachedPrograms::new(cache, modules.stores, options)),
+        runner: modules
+            .has_commands
+            .then(|| ProgramCommands::of(&start.settings, &directory)),
         attributes: start.attributes.clone(),
         lease: Default::default(),
         master: MasterConfig {

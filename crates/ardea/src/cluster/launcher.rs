@@ -401,6 +401,6 @@ fn host_command() -> Vec<OsString> {
 
 /// Returns the path of this program in `/proc`, even if its file has been replaced. The path
 /// contains the process's number, since `self` would be the shell that executes the path.
-fn own_program() -> PathBuf {
+pub(super) fn own_program() -> PathBuf {
     PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }

@@ -31,6 +31,8 @@ pub struct Modules {
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
     pub(crate) stores: PackageStores,
+    /// True if the program has the commands of `ardea`, with which hosts run sent programs.
+    pub(crate) has_commands: bool,
 }
 
 impl Default for Modules {
@@ -49,6 +51,16 @@ impl Modules {
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
             stores: PackageStores::builtin(),
+            has_commands: false,
+        }
+    }
+
+    /// Lets hosts of this program run the job programs that clients send to them. The program must
+    /// have the commands `submit`, `upgrade` and `diff` of `ardea`.
+    pub fn with_commands(self) -> Self {
+        Modules {
+            has_commands: true,
+            ..self
         }
     }
 

@@ -35,12 +35,13 @@ pub(super) fn run(
     let dag = job.graph(settings.node.threads)?;
     let (shape, below) = (GraphView::of(&dag)?, dag.sinks_below(survival.promised()));
     let is_json = with.json;
+    let dead_letters = settings.open_dead_letters(job.name())?;
+    let sinks = Sinks::start(&settings, job.name(), &dag, &dead_letters, with)?;
     let survival = survival
-        .dead_letters(settings.open_dead_letters(job.name())?)
+        .dead_letters(dead_letters)
         .on_notice(move |notice| {
             print_notice(MessageKind::Warning, &notice.to_string(), is_json);
         });
-    let sinks = Sinks::start(&settings, job.name(), &dag, with.json)?;
     drop(dag);
     let node = Node::start(settings.node)?;
     let clock = node.clock().clone();

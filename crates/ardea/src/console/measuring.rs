@@ -6,12 +6,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ardea_core::{Clock, Dag, Error, ErrorCode, LatencySnapshot, Result};
+use ardea_core::{Clock, Dag, DeadLetters, Error, ErrorCode, LatencySnapshot, Result};
 use ardea_engine::JobHandle;
 use ardea_metrics::{
     Batch, InstanceCounters, Labels, LatencyCounters, MetricsManager, PauseMeter, ProcessReading,
 };
 
+use super::Supervisor;
 use super::failure::{MessageKind, print_notice};
 #[cfg(feature = "cluster")]
 use super::page::Page;
@@ -38,8 +39,8 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    /// Starts the configured sinks and the page of the job with the graph `dag`; returns `None` if
-    /// there are none.
+    /// Starts the configured sinks and the page of the job with the graph `dag` and the dead
+    /// letters; returns `None` if there are none.
     ///
     /// # Errors
     /// Errors that prevent creating a sink, such as a port in use.
@@ -47,17 +48,18 @@ impl Sinks {
         settings: &RunSettings,
         job: &str,
         dag: &Dag,
-        is_json: bool,
+        dead_letters: &Arc<DeadLetters>,
+        with: &Supervisor,
     ) -> Result<Option<Self>> {
         #[cfg(feature = "cluster")]
         let page = settings.page.map(|page| {
             let graph = (dag, settings.node.threads);
-            Page::start(page, job, graph, is_json)
+            Page::start(page, job, graph, Arc::clone(dead_letters), with)
         });
         #[cfg(feature = "cluster")]
         let (page, has_page) = (page.transpose()?, settings.page.is_some());
         #[cfg(not(feature = "cluster"))]
-        let (has_page, _) = (false, dag);
+        let (has_page, _, _) = (false, dag, dead_letters);
         if settings.metrics.sinks.trim().is_empty() && !has_page {
             return Ok(None);
         }
@@ -71,7 +73,7 @@ impl Sinks {
             page,
             process,
             every: settings.metrics.every,
-            is_json,
+            is_json: with.json,
         }))
     }
 

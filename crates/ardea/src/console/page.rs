@@ -5,12 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ardea_config::{Kind, Resolved, Setting};
-use ardea_core::{Dag, Error, ErrorCode, Result};
+use ardea_core::{Dag, DeadLetters, Error, ErrorCode, Result};
 use ardea_metrics::MetricsSink;
 use ardea_rest::{Server, ServerConfig};
 use ardea_server::embedded::EmbeddedJob;
 use tokio::runtime::{Builder, Runtime};
 
+use super::Supervisor;
 use super::failure::{MessageKind, print_notice};
 use crate::job::logical_plan;
 
@@ -71,7 +72,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Starts the server of the page of the job `name`, and prints its address.
+    /// Starts the server of the page of the job `name`, and prints its address unless quiet.
     ///
     /// # Errors
     /// [`ErrorCode::Network`] if the port is taken, [`ErrorCode::InvalidConfig`] for an address
@@ -80,9 +81,10 @@ impl Page {
         config: PageConfig,
         name: &str,
         (dag, threads): (&Dag, NonZeroU32),
-        is_json: bool,
+        dead_letters: Arc<DeadLetters>,
+        with: &Supervisor,
     ) -> Result<Self> {
-        let job = EmbeddedJob::new(name, logical_plan(dag, threads)?);
+        let job = EmbeddedJob::new(name, logical_plan(dag, threads)?, dead_letters);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("ardea-ui")
@@ -97,11 +99,10 @@ impl Page {
         let server = ServerConfig::at(config.address).or_any_port(config.or_any_port);
         let server = runtime.block_on(Server::bind(Arc::new(job.clone()), server))?;
         let address = server.address()?;
-        print_notice(
-            MessageKind::Progress,
-            &format!("{name} is shown at http://{address}/"),
-            is_json,
-        );
+        if !with.quiet {
+            let text = format!("{name} is shown at http://{address}/");
+            print_notice(MessageKind::Progress, &text, with.json);
+        }
         runtime.spawn(server.serve());
         Ok(Page {
             job,

@@ -28,11 +28,12 @@ pub(super) fn run(job: &dyn Job, settings: RunSettings, with: &Supervisor) -> Re
     let dag = job.graph(settings.node.threads)?;
     let shape = GraphView::of(&dag)?;
     let name = job.name();
+    let dead_letters = settings.open_dead_letters(name)?;
+    let sinks = Sinks::start(&settings, name, &dag, &dead_letters, with)?;
     let config = JobConfig {
-        dead_letters: settings.open_dead_letters(name)?,
+        dead_letters,
         ..JobConfig::named(name)
     };
-    let sinks = Sinks::start(&settings, name, &dag, with.json)?;
     drop(dag);
     let node = Node::start(settings.node)?;
     let job = job.start(&node, config)?;

@@ -9,18 +9,23 @@ use ardea_checkpoint::cluster::WorkerCheckpointStore;
 use ardea_config::{Resolver, Schema};
 use ardea_connectors::dead_letters::{DEAD_LETTER_SETTINGS, DeadLetterConfig};
 use ardea_coordination::control::{Lookup, WorkerStart};
-use ardea_core::{DeadLetters, Result};
+use ardea_core::{DeadLetters, OnError, Result};
 use ardea_engine::Job;
 use ardea_grid::cluster::{GridStoreClient, RemoteGridStore};
 use ardea_metastore::{MetadataStore, StateOptions};
 use ardea_network::rpc::Security;
 use ardea_rest::{load_tls, read_token};
+use ardea_scheduler::LogFile;
 use ardea_server::leader::LeaseFinder;
 use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies};
 
+use super::dead_letter_sample::DeadLetterSample;
 use super::locate::open_state;
 use crate::cluster::Modules;
 use crate::console::dead_letters;
+
+/// Maximum size of a container's file of dead letters for the REST interface.
+const SAMPLE_FILE_BYTES: u64 = 16 << 20;
 
 /// Returns this process's start parameters if it was started as the worker of a container.
 ///
@@ -64,7 +69,15 @@ fn open_dead_letters(start: &WorkerStart) -> Result<DeadLetters> {
     let resolved = Resolver::new(&schema).flags(flags).resolve()?;
     let config = DeadLetterConfig::from_settings(&resolved)?;
     let container = start.worker.container.0;
-    dead_letters::open(config.as_ref(), &start.job.name, Some(container))
+    let letters = dead_letters::open(config.as_ref(), &start.job.name, Some(container))?;
+    // The working folder, in which the scheduler finds the file.
+    let folder = std::env::current_dir().unwrap_or_default();
+    let path = folder.join(LogFile::DeadLetters.name());
+    let sample = DeadLetterSample::new(path, SAMPLE_FILE_BYTES);
+    Ok(DeadLetters::with_receiver(move |letter| {
+        sample.append(&letter);
+        letters.handle(OnError::DeadLetter, || letter)
+    }))
 }
 
 /// Creates the client of the grid store in the memory of the cluster's hosts.

@@ -78,7 +78,8 @@ fn in_a_pipe_there_is_no_progress_unless_asked_for_and_a_summary_unless_quiet() 
         plain.err
     );
     assert_eq!(plain.out.lines().count(), 4_600);
-    let quiet = run(&[&query[..], &["--quiet"]].concat());
+    // Nor is the address of the page printed.
+    let quiet = run(&[&query[..], &["--quiet", "--set", "ui=127.0.0.1:0"]].concat());
     assert_eq!((quiet.err.as_str(), quiet.out.lines().count()), ("", 4_600));
     let shown = run(&[&query[..], &["--progress"]].concat());
     assert!(

@@ -6,13 +6,14 @@ use ardea_core::{Error, ErrorCode};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
-use axum::response::Response;
 
 use super::handlers::{
     InvalidRequest, Named, Outcome, QueryParams, Received, Shared, accepted, json_response,
-    path_param, query_params, read,
+    page_response, path_param, query_params, read,
 };
-use crate::{AuditLog, AuditQuery, AuditView, DEFAULT_AUDIT_ENTRIES, MAX_AUDIT_ENTRIES};
+use crate::{
+    AuditLog, AuditQuery, AuditView, DEFAULT_AUDIT_ENTRIES, MAX_AUDIT_ENTRIES, PageQuery, TokenView,
+};
 
 pub(super) async fn create(State(shared): State<Shared>, uri: Uri, body: Received) -> Outcome {
     let request = read(body)?;
@@ -20,8 +21,14 @@ pub(super) async fn create(State(shared): State<Shared>, uri: Uri, body: Receive
     Ok(json_response(StatusCode::CREATED, answer, &uri))
 }
 
-pub(super) async fn list(State(shared): State<Shared>, uri: Uri) -> Response {
-    json_response(StatusCode::OK, shared.0.tokens().list_tokens().await, &uri)
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    uri: Uri,
+    query: QueryParams<PageQuery>,
+) -> Outcome {
+    let tokens = shared.0.tokens().list_tokens().await;
+    let cut = |query: &PageQuery, all| query.page(all, |token: &TokenView| &token.name);
+    page_response(query, tokens, cut, &uri)
 }
 
 pub(super) async fn revoke(State(shared): State<Shared>, uri: Uri, name: Named) -> Outcome {

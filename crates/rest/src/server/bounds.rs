@@ -19,7 +19,7 @@ use super::connections::Exchange;
 use super::handlers::{failed, failed_with, retry_soon, shortened};
 use crate::OUTCOME_UNKNOWN;
 
-/// Time limit of requests that read all of a job's state.
+/// Time limit of requests that read all of a job's state or run a program.
 const STATE_READ_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// End of the URL path of a check of checkpoints.
@@ -45,9 +45,9 @@ impl Bounds {
     }
 }
 
-/// Returns true if the request reads all of a job's state.
+/// Returns true if the request reads all of a job's state, or runs a program.
 fn reads_all(method: &Method, uri: &Uri) -> bool {
-    let ends = ["/savepoint", CHECK];
+    let ends = ["/savepoint", CHECK, "/v1/programs"];
     *method == Method::POST && ends.iter().any(|end| uri.path().ends_with(end))
 }
 
@@ -186,6 +186,7 @@ mod tests {
         for uri in [
             "/v1/jobs/words/savepoint",
             "/v1/jobs/words/checkpoints/check",
+            "/v1/programs",
         ] {
             assert_eq!(by(Method::POST, uri), STATE_READ_TIMEOUT, "{uri}");
             assert_eq!(by(Method::GET, uri), usual, "{uri}");

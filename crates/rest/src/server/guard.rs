@@ -113,7 +113,7 @@ fn unauthorized(what: &str) -> Error {
 /// rejects it. Records actions in the audit log, also those that a caller lacks the right for.
 pub(super) async fn check(
     State(guard): State<Arc<Guard>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let client = request.extensions().get::<ClientAddress>().copied();
@@ -135,7 +135,10 @@ pub(super) async fn check(
     let audit = guard.audit.clone().filter(|_| right != Right::View);
     let entry = audit.map(|log| (log, entry(&request, &caller, client)));
     let response = match caller.check(right) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(error) => failed(&error),
     };
     if let Some((log, mut entry)) = entry {

@@ -8,7 +8,7 @@ use ardea_core::{Error, ErrorCode};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -20,8 +20,9 @@ use crate::problem_details::{PROBLEM_JSON, ProblemDetails};
 use crate::query_number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, ClusterError, ContainersUpdate, KillQuery, LogEvent, LogQuery, MetricsQuery,
-    ParallelismUpdate, RangeQuery, RecoverRequest, SavepointRequest, SubmitRequest, UpgradeRequest,
+    Answer, Cluster, ClusterError, ContainersUpdate, DeadLettersQuery, HostView, JobSummary,
+    KillQuery, LogEvent, LogQuery, MetricsQuery, PageQuery, ParallelismUpdate, PastJobSummary,
+    ProgramRequest, RangeQuery, RecoverRequest, SavepointRequest, SubmitRequest, UpgradeRequest,
     check_job_name,
 };
 
@@ -48,6 +49,11 @@ pub(super) type Outcome = Result<Response, InvalidRequest>;
 pub(super) struct InvalidRequest(pub(super) StatusCode, pub(super) Error);
 
 impl InvalidRequest {
+    /// Creates the response to a request with an invalid value.
+    fn of(error: Error) -> Self {
+        InvalidRequest(StatusCode::BAD_REQUEST, error)
+    }
+
     fn because(what: &str) -> Self {
         let error = Error::new(ErrorCode::BadRequest, shortened(what));
         let next = format!("{DOCUMENT_PATH} describes the interface");
@@ -74,8 +80,13 @@ pub(super) async fn about(State(shared): State<Shared>, uri: Uri) -> Response {
     json_response(StatusCode::OK, shared.0.about().await, &uri)
 }
 
-pub(super) async fn hosts(State(shared): State<Shared>, uri: Uri) -> Response {
-    json_response(StatusCode::OK, shared.0.hosts().await, &uri)
+pub(super) async fn hosts(
+    State(shared): State<Shared>,
+    uri: Uri,
+    query: QueryParams<PageQuery>,
+) -> Outcome {
+    let cut = |query: &PageQuery, all| query.page(all, |host: &HostView| &host.name);
+    page_response(query, shared.0.hosts().await, cut, &uri)
 }
 
 pub(super) async fn drain(State(shared): State<Shared>, uri: Uri, host: Named) -> Outcome {
@@ -88,8 +99,13 @@ pub(super) async fn undrain(State(shared): State<Shared>, uri: Uri, host: Named)
     Ok(accepted(shared.0.undrain(&host).await, &uri))
 }
 
-pub(super) async fn list(State(shared): State<Shared>, uri: Uri) -> Response {
-    json_response(StatusCode::OK, shared.0.list().await, &uri)
+pub(super) async fn list(
+    State(shared): State<Shared>,
+    uri: Uri,
+    query: QueryParams<PageQuery>,
+) -> Outcome {
+    let cut = |query: &PageQuery, all| query.page(all, |job: &JobSummary| &job.name);
+    page_response(query, shared.0.list().await, cut, &uri)
 }
 
 pub(super) async fn submit(State(shared): State<Shared>, uri: Uri, body: Received) -> Outcome {
@@ -101,8 +117,14 @@ pub(super) async fn submit(State(shared): State<Shared>, uri: Uri, body: Receive
     Ok(json_response(StatusCode::CREATED, answer, &uri))
 }
 
-pub(super) async fn past_jobs(State(shared): State<Shared>, uri: Uri) -> Response {
-    json_response(StatusCode::OK, shared.0.past_jobs().await, &uri)
+pub(super) async fn past_jobs(
+    State(shared): State<Shared>,
+    uri: Uri,
+    query: QueryParams<PageQuery>,
+) -> Outcome {
+    let cut =
+        |query: &PageQuery, all| query.page_by_key(all, |job: &PastJobSummary| &job.submission);
+    page_response(query, shared.0.past_jobs().await, cut, &uri)
 }
 
 pub(super) async fn past(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
@@ -265,9 +287,7 @@ pub(super) async fn logs(
     query: QueryParams<LogQuery>,
 ) -> Outcome {
     let (job, query): (_, LogQuery) = (path_param(job)?, query_params(query)?);
-    query
-        .check()
-        .map_err(|error| InvalidRequest(StatusCode::BAD_REQUEST, error))?;
+    query.check().map_err(InvalidRequest::of)?;
     let lines = match shared.0.logs(&job, query).await {
         Ok(lines) => lines,
         Err(unanswered) => return Ok(error_response(unanswered, &uri)),
@@ -326,6 +346,25 @@ pub(super) async fn why(State(shared): State<Shared>, uri: Uri, job: Job) -> Out
         shared.0.why(&job).await,
         &uri,
     ))
+}
+
+pub(super) async fn dead_letters(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: QueryParams<DeadLettersQuery>,
+) -> Outcome {
+    let (job, query): (_, DeadLettersQuery) = (path_param(job)?, query_params(query)?);
+    query.check().map_err(InvalidRequest::of)?;
+    let answer = shared.0.dead_letters(&job, query).await;
+    Ok(json_response(StatusCode::OK, answer, &uri))
+}
+
+pub(super) async fn run_program(State(shared): State<Shared>, uri: Uri, body: Received) -> Outcome {
+    let request: ProgramRequest = read(body)?;
+    request.check().map_err(InvalidRequest::of)?;
+    let answer = shared.0.run_program(request).await;
+    Ok(json_response(StatusCode::OK, answer, &uri))
 }
 
 pub(super) async fn document() -> Response {
@@ -388,6 +427,29 @@ pub(super) fn json_response<T: Serialize>(
                 .hint("please report this"),
         ),
     }
+}
+
+/// Creates the response with a page of a list. `cut` returns the page, and the element that the
+/// next page follows.
+pub(super) fn page_response<T: Serialize>(
+    query: QueryParams<PageQuery>,
+    all: Answer<Vec<T>>,
+    cut: impl FnOnce(&PageQuery, Vec<T>) -> (Vec<T>, Option<String>),
+    asked: &Uri,
+) -> Outcome {
+    let query = query_params(query)?;
+    query.check().map_err(InvalidRequest::of)?;
+    let mut next = None;
+    let page = all.map(|all| {
+        let (page, after) = cut(&query, all);
+        next = after;
+        page
+    });
+    let mut response = json_response(StatusCode::OK, page, asked);
+    if let Some(link) = next.and_then(|after| query.link(asked.path(), &after)) {
+        response.headers_mut().insert(LINK, link);
+    }
+    Ok(response)
 }
 
 pub(super) fn accepted(answer: Answer<()>, asked: &Uri) -> Response {

@@ -45,6 +45,7 @@ impl Operation {
             | Operation::MetricsRange
             | Operation::Top
             | Operation::Why
+            | Operation::DeadLetters
             | Operation::Maps
             | Operation::MapEntry
             | Operation::MapEntries
@@ -61,7 +62,7 @@ impl Operation {
             | Operation::PutEntry
             | Operation::RemoveEntry
             | Operation::DropMap => Right::Operate,
-            Operation::Submit | Operation::Upgrade => Right::Upload,
+            Operation::Submit | Operation::RunProgram | Operation::Upgrade => Right::Upload,
             Operation::Drain
             | Operation::Undrain
             | Operation::CreateToken

@@ -11,7 +11,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Router};
 
 use super::handlers::{self, Shared, failed_with};
-use super::{ServerConfig, access, bounds, events, forward, guard, maps, page};
+use super::{ServerConfig, access, bounds, events, forward, guard, idempotency, maps, page};
 use crate::Cluster;
 use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
 
@@ -30,6 +30,10 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
         .layer(from_fn_with_state(
             Arc::new(forward::Forwarder::of(config)),
             forward::forward,
+        ))
+        .layer(from_fn_with_state(
+            Arc::<idempotency::IdempotencyKeys>::default(),
+            idempotency::repeat,
         ))
         .layer(Extension(config.audit.clone()))
         // `receive` enforces the limit.
@@ -57,6 +61,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Undrain => on(filter, handlers::undrain),
         Operation::List => on(filter, handlers::list),
         Operation::Submit => on(filter, handlers::submit),
+        Operation::RunProgram => on(filter, handlers::run_program),
         Operation::PastJobs => on(filter, handlers::past_jobs),
         Operation::Past => on(filter, handlers::past),
         Operation::Describe => on(filter, handlers::describe),
@@ -80,6 +85,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::JobEvents => on(filter, events::job),
         Operation::Traffic => on(filter, handlers::traffic),
         Operation::Why => on(filter, handlers::why),
+        Operation::DeadLetters => on(filter, handlers::dead_letters),
         Operation::Maps => on(filter, maps::list),
         Operation::MapEntry => on(filter, maps::entry),
         Operation::MapEntries => on(filter, maps::entries),

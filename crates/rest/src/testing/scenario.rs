@@ -1,9 +1,13 @@
 //! Settings and results of tests with a fake cluster.
 
+use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
 
 use super::FakeCluster;
-use crate::{CauseKind, CauseView, ClusterError, DiagnosisView, FigureUnit, FigureView, TopView};
+use crate::{
+    CauseKind, CauseView, ClusterError, DeadLetterPosition, DeadLetterView, DeadLettersQuery,
+    DeadLettersView, DiagnosisView, FigureUnit, FigureView, TopView,
+};
 
 impl FakeCluster {
     /// Makes another host the leader of the job. Requests for the job are redirected to the URL
@@ -61,5 +65,29 @@ pub(super) fn diagnosis(top: TopView) -> DiagnosisView {
         at_ms: top.at_ms,
         is_measured: true,
         causes: causes.into_iter().collect(),
+    }
+}
+
+/// Returns a page of three dead letters.
+pub(super) fn dead_letters(query: &DeadLettersQuery) -> DeadLettersView {
+    let from = query.position().unwrap_or_default().bytes as usize;
+    let letters = (0..3).map(|number| DeadLetterView {
+        container: ContainerId(1),
+        vertex: "counts".into(),
+        origin: format!("in.csv:{number}"),
+        reason: "no number".into(),
+        at_ms: Some(1_000),
+        bytes: 3,
+        text: Some("1;x".into()),
+        base64: None,
+    });
+    let until = from.saturating_add(query.limit());
+    let next = (until < 3).then(|| DeadLetterPosition {
+        container: ContainerId(1),
+        bytes: until as u64,
+    });
+    DeadLettersView {
+        letters: letters.skip(from).take(query.limit()).collect(),
+        next: next.map(DeadLetterPosition::to_text),
     }
 }

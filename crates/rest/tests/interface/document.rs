@@ -204,6 +204,9 @@ async fn every_operation_is_served_as_it_is_described() {
             "writeSavepoint" => r#"{"to": "/saved"}"#.to_string(),
             "upgradeJob" => upgrade_of_word_count(),
             "createToken" => r#"{"name": "ci", "role": "viewer"}"#.to_string(),
+            "runProgram" => {
+                r#"{"action": "submit", "file": "words.yaml", "content": ""}"#.to_string()
+            }
             "putEntry" => r#"{"value": {"berth": 7}}"#.to_string(),
             _ => String::new(),
         };

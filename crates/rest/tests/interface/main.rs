@@ -9,4 +9,5 @@ mod fixture;
 mod forwarding;
 mod hostile;
 mod page;
+mod pages;
 mod safe_by_default;

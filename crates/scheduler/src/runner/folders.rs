@@ -102,6 +102,9 @@ impl JobFolder {
     }
 }
 
+/// The name of the working folder of a container's process.
+pub(super) const WORK: &str = "work";
+
 /// The folder of a container.
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerFolder(PathBuf);
@@ -114,7 +117,7 @@ impl ContainerFolder {
 
     /// Returns the working folder of the container's process.
     pub(crate) fn work(&self) -> PathBuf {
-        self.0.join("work")
+        self.0.join(WORK)
     }
 
     /// Returns the path of the record of the container's latest incarnation.

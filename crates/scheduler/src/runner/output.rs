@@ -6,15 +6,20 @@ use std::path::Path;
 use ardea_core::{Error, ErrorCode, Result, is_invisible};
 use ardea_output::{OutputBounds, OutputFiles, OutputStart, ReadFrom};
 
+use super::folders::WORK;
 use super::records::cannot;
 use crate::{LogFile, LogPiece, LogRange, LogRequest};
 
 /// The number of lines reported for an ended container.
 const LAST_WORDS: usize = 20;
 
-/// Returns the files of one of a container's two outputs.
+/// Returns the files of one of a container's outputs.
 pub(crate) fn files(folder: &Path, file: LogFile) -> OutputFiles {
-    OutputFiles::new(folder, file.name())
+    match file {
+        LogFile::Stdout | LogFile::Stderr => OutputFiles::new(folder, file.name()),
+        // The container's process writes them.
+        LogFile::DeadLetters => OutputFiles::new(folder.join(WORK), file.name()),
+    }
 }
 
 /// Opens an output of a container for a new incarnation, within the limits `bounds`. Returns the

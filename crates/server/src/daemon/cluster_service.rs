@@ -2,11 +2,13 @@
 
 mod checkpoint_pin;
 mod checkpoints;
+mod dead_letters;
 mod hosts;
 mod map_views;
 mod maps;
 mod new_leader;
 mod past_logs;
+mod programs;
 mod savepoints;
 mod upgrades;
 
@@ -26,11 +28,12 @@ use ardea_grid::cluster::LocalGridStore;
 use ardea_metrics::History;
 use ardea_network::tls::Tls;
 use ardea_rest::{
-    Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, DiagnosisView,
-    HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream, Maps, MetricsQuery,
-    MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView,
-    SubmitRequest, TokenStore, TopView, TrafficView, UpgradeRequest, no_such_container,
+    Answer, CheckpointsView, Cluster, ClusterError, ClusterInfo, ClusterSettings, DeadLettersQuery,
+    DeadLettersView, DiagnosisView, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
+    LogStream, Maps, MetricsQuery, MetricsRange, OUTCOME_UNKNOWN, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Pending, Plans, ProgramOutcome, ProgramRequest, RangeQuery,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
+    TokenStore, TopView, TrafficView, UpgradeRequest, no_such_container,
 };
 use ardea_scheduler::{Drains, Schedulers};
 
@@ -38,7 +41,7 @@ use crate::daemon::access_tokens::NamedTokenStore;
 use crate::daemon::capacity_check::check_room;
 use crate::daemon::host_registry::HostRegistry;
 use crate::daemon::jobs::{JobLocation, Jobs, submission_of};
-use crate::daemon::{HostSetup, describe, logs, metrics_view, traffic_view};
+use crate::daemon::{HostSetup, ProgramRunner, describe, metrics_view, traffic_view};
 
 /// Number of polls for the error that prevents leadership of a job. They take longer than the retry
 /// delay of leader candidates.
@@ -68,6 +71,7 @@ pub(crate) struct ClusterService {
     directory: HostRegistry,
     drains: Drains,
     tokens: NamedTokenStore,
+    runner: Option<Arc<dyn ProgramRunner>>,
     /// The leader candidate; present until the host ends.
     master: Mutex<Option<Arc<MasterProcess>>>,
 }
@@ -103,6 +107,7 @@ impl ClusterService {
             directory: HostRegistry(Arc::clone(&setup.state)),
             drains: Drains::new(Arc::clone(&setup.state)),
             tokens,
+            runner: setup.runner.clone(),
             master: Mutex::new(None),
         })
     }
@@ -525,37 +530,7 @@ impl Cluster for ClusterService {
     }
 
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
-        Box::pin(async move {
-            let submission = submission_of(query.submission.as_deref())?;
-            let is_it = |desk: &JobHandle| submission.is_none_or(|it| it == desk.job().submission);
-            let desk = match self.jobs.local_handle(&*self.master()?, job).await {
-                Ok(desk) if is_it(&desk) => desk,
-                Err(unanswered) if !past_logs::is_absent(&unanswered) => {
-                    // An ended submission is served even if the current job is unreadable.
-                    let is_gone =
-                        submission.is_some() && self.jobs.past(job, submission).await?.is_some();
-                    match is_gone {
-                        true => return self.kept_logs(job, submission, query).await,
-                        false => return Err(self.leadership_error(job, unanswered).await),
-                    }
-                }
-                _ => return self.kept_logs(job, submission, query).await,
-            };
-            let known = containers_of(&desk.view().await?);
-            let wanted = match query.container {
-                Some(container) if !known.contains(&container) => {
-                    return Err(no_such_container(job, container, &known).into());
-                }
-                Some(container) => vec![container],
-                None => known,
-            };
-            let scheduler = desk.scheduler().await?;
-            let over = async move {
-                desk.wait_for(|standing| *standing == LeadershipState::Over)
-                    .await;
-            };
-            Ok(logs::stream(scheduler, wanted, query, over))
-        })
+        Box::pin(self.log_lines(job, query))
     }
 
     fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
@@ -582,6 +557,18 @@ impl Cluster for ClusterService {
 
     fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView> {
         Box::pin(self.diagnose(job))
+    }
+
+    fn dead_letters<'a>(
+        &'a self,
+        job: &'a str,
+        query: DeadLettersQuery,
+    ) -> Pending<'a, DeadLettersView> {
+        Box::pin(self.dead_letters_of(job, query))
+    }
+
+    fn run_program(&self, request: ProgramRequest) -> Pending<'_, ProgramOutcome> {
+        self.run_sent_program(request)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration of a host.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,9 +12,15 @@ use ardea_coordination::packing::PackingPolicies;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
-use ardea_rest::ClusterSettings;
+use ardea_rest::{ClusterSettings, Pending, ProgramOutcome, ProgramRequest};
 use ardea_scheduler::{Programs, Schedulers};
 use tokio::runtime::Handle;
+
+/// A runner of programs that clients send to a host.
+pub trait ProgramRunner: fmt::Debug + Send + Sync {
+    /// Runs the program of a valid request, and returns the outcome of its action.
+    fn run(&self, request: ProgramRequest) -> Pending<'_, ProgramOutcome>;
+}
 
 /// The configuration of a host: its name, its cluster, and site-specific modules.
 #[derive(Clone, Debug)]
@@ -36,6 +43,8 @@ pub struct HostSetup {
     pub schedulers: Schedulers,
     /// The access to the programs of jobs on this machine.
     pub programs: Arc<dyn Programs>,
+    /// The runner of programs that clients send; `None` refuses them.
+    pub runner: Option<Arc<dyn ProgramRunner>>,
     /// Attributes of this host for schedulers, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
     /// The timing of leases.

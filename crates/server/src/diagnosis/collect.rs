@@ -8,13 +8,14 @@ use ardea_coordination::packing::Resources;
 use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{Curve, History, Labels, Resolution, Selector};
-use ardea_rest::{ContainerState, ContainerTop, ContainerView, LogicalPlan, TopView, VertexTop};
+use ardea_rest::{
+    ContainerState, ContainerTop, ContainerView, JobDescription, LogicalEdge, TopView, VertexTop,
+};
 
 use super::figures::{
     CheckpointFigures, ContainerFigures, EdgeFigures, Figures, InstanceFigures, RECENT,
     VertexFigures, WINDOW,
 };
-use crate::leader::JobView;
 
 /// Time range in which standstills count.
 const PAUSES_WITHIN: Duration = Duration::from_secs(59);
@@ -23,11 +24,14 @@ const PAUSES_WITHIN: Duration = Duration::from_secs(59);
 const EVERY: (&str, Duration) = ("checkpoints.every", Duration::from_secs(1));
 
 /// Returns the figures of a job, whose current load is `top`.
-pub(crate) fn collect(history: &History, view: &JobView, top: &TopView) -> Figures {
-    let job = &view.description;
+pub(super) fn collect(
+    history: &History,
+    job: &JobDescription,
+    edges: &[LogicalEdge],
+    top: &TopView,
+) -> Figures {
     let now = at(top.at_ms);
     let mut instances = instances(history, now);
-    let edges = LogicalPlan::of(&view.demand).edges.into_iter();
     let containers = top.containers.iter().zip(&job.containers);
     Figures {
         job: top.job.clone(),
@@ -43,11 +47,12 @@ pub(crate) fn collect(history: &History, view: &JobView, top: &TopView) -> Figur
             })
             .collect(),
         edges: edges
+            .iter()
             .map(|edge| EdgeFigures {
                 is_keyed: edge.routing == "keyed",
                 is_forward: edge.routing == "forward",
-                from: edge.from,
-                to: edge.to,
+                from: edge.from.clone(),
+                to: edge.to.clone(),
             })
             .collect(),
         containers: containers

@@ -5,17 +5,18 @@ use std::num::NonZeroU32;
 use ardea_coordination::packing::ContainerId;
 use ardea_core::{Error, ErrorCode};
 use ardea_rest::{
-    Answer, CheckpointsView, Cluster, ClusterInfo, DiagnosisView, HostView, JobDescription,
-    JobSummary, KillQuery, LogQuery, LogStream, MapEntriesView, MapEntryView, MapPutRequest,
-    MapQuery, MapStream, Maps, MapsView, MetricsQuery, MetricsRange, NewTokenView,
-    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery,
-    RecoverRequest, SampleView, SavepointRequest, SavepointView, StatesView, SubmitRequest,
-    TokenRequest, TokenStore, TokenView, TopView, TrafficView, UpgradeRequest, no_such_host,
-    no_such_job,
+    Answer, CheckpointsView, Cluster, ClusterInfo, DeadLettersQuery, DeadLettersView,
+    DiagnosisView, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream,
+    MapEntriesView, MapEntryView, MapPutRequest, MapQuery, MapStream, Maps, MapsView, MetricsQuery,
+    MetricsRange, NewTokenView, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
+    Plans, ProgramOutcome, ProgramRequest, RangeQuery, RecoverRequest, SampleView,
+    SavepointRequest, SavepointView, StatesView, SubmitRequest, TokenRequest, TokenStore,
+    TokenView, TopView, TrafficView, UpgradeRequest, no_such_host, no_such_job,
 };
 
 use super::{EmbeddedJob, NONE};
 use crate::daemon::metrics_view;
+use crate::diagnosis;
 use crate::leader::now_ms;
 
 /// Creates a result that is available at once.
@@ -180,7 +181,22 @@ impl Cluster for EmbeddedJob {
         refused()
     }
 
-    fn why<'a>(&'a self, _job: &'a str) -> Pending<'a, DiagnosisView> {
+    fn why<'a>(&'a self, job: &'a str) -> Pending<'a, DiagnosisView> {
+        self.of(job, || {
+            let (job, edges) = (&self.0.description, &self.0.plans.logical.edges);
+            diagnosis::diagnose(&self.history(), job, edges, now_ms())
+        })
+    }
+
+    fn dead_letters<'a>(
+        &'a self,
+        job: &'a str,
+        query: DeadLettersQuery,
+    ) -> Pending<'a, DeadLettersView> {
+        self.of(job, || self.dead_letters_of(&query))
+    }
+
+    fn run_program(&self, _request: ProgramRequest) -> Pending<'_, ProgramOutcome> {
         refused()
     }
 }

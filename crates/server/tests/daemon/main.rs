@@ -83,6 +83,7 @@ fn setup(
         elasticity: ElasticityPolicies::builtin(),
         schedulers: Schedulers::none(),
         programs: Arc::new(CachedPrograms::new(cache, stores, options)),
+        runner: None,
         attributes: Default::default(),
         lease: LeaseConfig {
             term: Duration::from_secs(2),

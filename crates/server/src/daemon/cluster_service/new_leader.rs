@@ -3,7 +3,7 @@
 use crate::leader::{JobView, now_ms};
 use ardea_core::{Error, ErrorCode};
 use ardea_metrics::History;
-use ardea_rest::{Answer, ClusterError, DiagnosisView, JobSummary};
+use ardea_rest::{Answer, ClusterError, DiagnosisView, JobSummary, LogicalPlan};
 
 use super::ClusterService;
 use crate::daemon::{describe, metrics_view};
@@ -56,17 +56,10 @@ impl ClusterService {
     pub(super) async fn diagnose(&self, job: &str) -> Answer<DiagnosisView> {
         let desk = self.desk(job).await?;
         let (view, metrics) = (desk.view().await?, desk.metrics().await?);
-        let (is_measured, figures) = metrics.ask(|history| {
-            let top = metrics_view::top_of_view(history, &view, now_ms());
-            let figures = diagnosis::collect(history, &view, &top);
-            (metrics_view::has_any(history), figures)
-        });
-        Ok(DiagnosisView {
-            job: figures.job.clone(),
-            phase: figures.phase,
-            at_ms: figures.at_ms,
-            is_measured,
-            causes: diagnosis::causes(&figures),
-        })
+        let edges = LogicalPlan::of(&view.demand).edges;
+        Ok(
+            metrics
+                .ask(|history| diagnosis::diagnose(history, &view.description, &edges, now_ms())),
+        )
     }
 }

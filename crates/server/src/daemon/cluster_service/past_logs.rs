@@ -1,20 +1,55 @@
-//! Logs of ended jobs, from this host and others.
+//! Logs of jobs; those of ended jobs come from this host and others.
 
 use ardea_core::{Error, ErrorCode};
 use ardea_metastore::layout;
-use ardea_rest::{Answer, ClusterError, LogQuery, LogStream};
+use ardea_rest::{Answer, ClusterError, LogQuery, LogStream, no_such_container};
 use ardea_scheduler::HOSTS;
 
-use super::{ClusterService, run_blocking};
+use super::{ClusterService, containers_of, run_blocking};
 use crate::daemon::host_registry::API;
+use crate::daemon::jobs::submission_of;
 use crate::daemon::logs;
 use crate::daemon::retained_logs::{
     self, FileScope, RemoteLogs, local_logs, nothing_kept, remote_logs,
 };
+use crate::leader::{JobHandle, LeadershipState};
 
 impl ClusterService {
+    /// Returns the log lines of a job: of the current one, or of an ended one.
+    pub(super) async fn log_lines(&self, job: &str, query: LogQuery) -> Answer<LogStream> {
+        let submission = submission_of(query.submission.as_deref())?;
+        let is_it = |desk: &JobHandle| submission.is_none_or(|it| it == desk.job().submission);
+        let desk = match self.jobs.local_handle(&*self.master()?, job).await {
+            Ok(desk) if is_it(&desk) => desk,
+            Err(unanswered) if !is_absent(&unanswered) => {
+                // An ended submission is served even if the current job is unreadable.
+                let is_gone =
+                    submission.is_some() && self.jobs.past(job, submission).await?.is_some();
+                match is_gone {
+                    true => return self.kept_logs(job, submission, query).await,
+                    false => return Err(self.leadership_error(job, unanswered).await),
+                }
+            }
+            _ => return self.kept_logs(job, submission, query).await,
+        };
+        let known = containers_of(&desk.view().await?);
+        let wanted = match query.container {
+            Some(container) if !known.contains(&container) => {
+                return Err(no_such_container(job, container, &known).into());
+            }
+            Some(container) => vec![container],
+            None => known,
+        };
+        let scheduler = desk.scheduler().await?;
+        let over = async move {
+            desk.wait_for(|standing| *standing == LeadershipState::Over)
+                .await;
+        };
+        Ok(logs::stream(scheduler, wanted, query, over))
+    }
+
     /// Returns the log lines of an ended job.
-    pub(super) async fn kept_logs(
+    async fn kept_logs(
         &self,
         job: &str,
         submission: Option<u64>,
@@ -86,6 +121,6 @@ impl ClusterService {
 }
 
 /// Returns true if there is no job of the name at present.
-pub(super) fn is_absent(unanswered: &ClusterError) -> bool {
+fn is_absent(unanswered: &ClusterError) -> bool {
     matches!(unanswered, ClusterError::Failed(error) if error.code() == ErrorCode::NoSuchJob)
 }
