@@ -1,7 +1,7 @@
 # The project's commands. Each first installs missing tools (scripts/setup.sh).
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test python check hosts torture sim bench lint docs loom miri ui ui-test ui-screenshots
+.PHONY: help demo install test python check hosts torture sim bench lint docs loom miri ui ui-test ui-screenshots rest-properties
 
 # Finds cargo even in a shell that has not loaded rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -73,3 +73,7 @@ ui-test: ## tests of the web page on real clusters, in headless Chromium; ARGS g
 ui-screenshots: ## the pictures of the web page in docs/img
 	@scripts/setup.sh ui
 	@scripts/ui.sh screenshots
+
+rest-properties: ## requests generated from the OpenAPI document, against a real cluster; ARGS go to `schemathesis run`
+	@scripts/setup.sh build
+	@scripts/rest-properties.sh $(ARGS)
