@@ -131,11 +131,18 @@ impl IdempotencyKeys {
 }
 
 /// A key whose request is being carried out. The key is forgotten if this is dropped without a
-/// response, because the client has gone or the time limit has passed.
+/// response, because the action has failed.
 struct RunningKey {
     keys: Arc<IdempotencyKeys>,
     key: CallerKey,
     response: Option<StoredResponse>,
+}
+
+impl RunningKey {
+    /// Ends the action with its response.
+    fn end(mut self, response: Option<StoredResponse>) {
+        self.response = response;
+    }
 }
 
 impl Drop for RunningKey {
@@ -189,15 +196,22 @@ pub(super) async fn repeat(
             return failed_with(StatusCode::UNPROCESSABLE_ENTITY, &error);
         }
     }
-    let mut running = RunningKey {
+    let running = RunningKey {
         keys,
         key,
         response: None,
     };
-    let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-    let (response, stored) = stored(response).await;
-    running.response = stored;
-    response
+    // A task of its own: the action ends and has an outcome also if its client disconnects.
+    let action = tokio::spawn(async move {
+        let response = next.run(Request::from_parts(parts, Body::from(body))).await;
+        let (response, stored) = stored(response).await;
+        running.end(stored);
+        response
+    });
+    action.await.unwrap_or_else(|error| {
+        let what = "the action was interrupted";
+        failed(&Error::new(ErrorCode::Internal, what).because(error))
+    })
 }
 
 fn invalid_key() -> Error {
@@ -273,7 +287,50 @@ fn replayed(stored: StoredResponse) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use axum::Router;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::post;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::{Notify, mpsc};
+
     use super::*;
+
+    #[tokio::test]
+    async fn an_action_whose_client_disconnects_is_carried_out_once() {
+        let (count, gate) = (Arc::new(AtomicU32::new(0)), Arc::new(Notify::new()));
+        let (entered, mut has_entered) = mpsc::channel(1);
+        let (counted, opened) = (Arc::clone(&count), Arc::clone(&gate));
+        let action = move || async move {
+            entered.send(()).await.unwrap();
+            opened.notified().await;
+            counted.fetch_add(1, Ordering::Relaxed);
+            StatusCode::ACCEPTED
+        };
+        let keys = Arc::<IdempotencyKeys>::default();
+        let app = Router::new().route("/", post(action));
+        let app = TowerToHyperService::new(app.layer(from_fn_with_state(keys, repeat)));
+        let request = || {
+            let request = Request::post("/").header(IDEMPOTENCY_KEY, "one");
+            request.body(Body::empty()).unwrap()
+        };
+        let first = tokio::spawn(app.call(request()));
+        has_entered.recv().await.unwrap();
+        first.abort();
+        assert!(first.await.is_err());
+        gate.notify_one();
+        loop {
+            let status = app.call(request()).await.unwrap().status();
+            if status == StatusCode::ACCEPTED {
+                break;
+            }
+            assert_eq!(status, StatusCode::CONFLICT);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
 
     fn response() -> StoredResponse {
         StoredResponse {
