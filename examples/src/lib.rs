@@ -13,6 +13,7 @@
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages and its latency;
 //! * [`topology`]: the words of a file, counted by spouts and bolts;
+//! * [`stage_latency`]: topologies that measure the latency of their stages;
 //! * [`statsd`]: not a job, but a custom metrics sink;
 //! * [`odd_cores`]: not a job, but a custom scheduler for containers;
 //! * [`by_rack`]: not a job, but a custom packing policy for instances;
@@ -61,6 +62,7 @@ pub mod payments;
 pub mod rules;
 pub mod sensors;
 pub mod sessions;
+pub mod stage_latency;
 pub mod statsd;
 pub mod tail;
 #[cfg(feature = "kafka")]
