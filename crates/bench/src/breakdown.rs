@@ -9,9 +9,15 @@ mod measured;
 #[cfg(all(feature = "kafka", feature = "redis"))]
 mod work;
 
+use std::path::PathBuf;
+
 use ardea_config::parse_count;
 use ardea_core::Result;
+#[cfg(all(feature = "kafka", feature = "redis"))]
+use serde_json::Value;
 
+#[cfg(all(feature = "kafka", feature = "redis"))]
+use crate::chart::{Axis, Chart, Scale, Series, write_table};
 use crate::report::Report;
 
 /// The parameters of `ardea bench breakdown`; its options have the same names.
@@ -32,6 +38,9 @@ pub struct BreakdownParams {
     /// Compute in Arrow columns instead of rows
     #[arg(long)]
     pub columns: bool,
+    /// Folder for a table and a chart of the parts
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 /// Runs the benchmark; `progress` receives status texts.
@@ -41,7 +50,48 @@ pub struct BreakdownParams {
 /// threads.
 #[cfg(all(feature = "kafka", feature = "redis"))]
 pub fn run(params: &BreakdownParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
-    measured::run(params, progress)
+    let report = measured::run(params, progress)?;
+    if let Some(folder) = &params.folder {
+        let row = report.to_json();
+        let columns = PARTS.map(|part| format!("{part}_share"));
+        let columns = columns.each_ref().map(String::as_str);
+        write_table(&folder.join("breakdown.md"), &columns, [&row].into_iter())?;
+        chart(&row).write(&folder.join("breakdown.svg"))?;
+    }
+    Ok(report)
+}
+
+/// The parts of the CPU time.
+#[cfg(all(feature = "kafka", feature = "redis"))]
+const PARTS: [&str; 7] = [
+    "fetch",
+    "deserialise",
+    "user",
+    "engine",
+    "sink",
+    "meter",
+    "unaccounted",
+];
+
+/// Returns the chart of the shares of the parts.
+#[cfg(all(feature = "kafka", feature = "redis"))]
+fn chart(report: &Value) -> Chart {
+    let shares = (0..).zip(PARTS).filter_map(|(at, part)| {
+        let share = report[format!("{part}_share")].as_f64()?;
+        Some((f64::from(at), share * 100.0))
+    });
+    Chart {
+        title: "CPU time from Kafka to Redis".into(),
+        x: Axis::new("part", Scale::Linear),
+        y: Axis::new("percent of the CPU time", Scale::Linear),
+        names: PARTS.map(String::from).into(),
+        marks: Vec::new(),
+        series: vec![Series {
+            name: "ardea".into(),
+            points: shares.collect(),
+            circled: None,
+        }],
+    }
 }
 
 /// Fails with a hint, since this program is built without the clients for Kafka and Redis.

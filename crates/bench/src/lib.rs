@@ -19,6 +19,7 @@
 //! * [`scheduling`]: cost of scheduling micro-batches, traces of tuned groups, and effects of the
 //!   group size;
 //! * [`latency`]: latency of a record, split into queueing, transport and service time;
+//! * [`layouts`]: latency of topologies over hosts and workers, and around the knee of their rate;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: cost of keyed state for many keys, in memory and on disk;
 //! * [`placement`]: planning time and traffic between hosts of placement by traffic;
@@ -70,6 +71,7 @@
 pub mod active_active;
 mod bounds;
 pub mod breakdown;
+mod chart;
 pub mod checkpoint;
 pub mod cluster;
 mod copies;
@@ -81,11 +83,13 @@ pub mod grid;
 pub mod input;
 pub mod ipc;
 pub mod latency;
+pub mod layouts;
 mod load;
 mod long_running;
 mod meter;
 pub mod nexmark;
 mod noise;
+mod peer;
 pub mod placement;
 mod python;
 pub mod recovery;
@@ -171,11 +175,21 @@ benchmarks!(
     ysb::YsbParams,
 );
 
-impl Default for wordcount::SoakParams {
-    fn default() -> Self {
-        flags::defaults()
-    }
+macro_rules! defaults {
+    ($($params:ty),*) => {
+        $(impl Default for $params {
+            fn default() -> Self {
+                flags::defaults()
+            }
+        })*
+    };
 }
+
+defaults!(
+    wordcount::SoakParams,
+    layouts::KneeParams,
+    layouts::LayoutsParams
+);
 
 macro_rules! with_guarantee {
     ($($module:ident::$params:ident { $($field:ident: $value:expr),* }),* $(,)?) => {
@@ -223,6 +237,8 @@ mod tests {
         check::<input::InputParams>();
         check::<ipc::IpcParams>();
         check::<latency::LatencyParams>();
+        check::<layouts::KneeParams>();
+        check::<layouts::LayoutsParams>();
         check::<nexmark::NexmarkParams>();
         check::<recovery::RecoveryParams>();
         check::<rescale::RescaleParams>();

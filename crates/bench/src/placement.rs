@@ -2,6 +2,7 @@
 //! METIS and the optimum.
 
 mod job_graphs;
+mod monitor;
 
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,9 @@ pub struct PlacementParams {
     /// Seed of the random jobs
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
+    /// Measure the cost of counting records between instances too
+    #[arg(long)]
+    pub monitor: bool,
 }
 
 impl PlacementParams {
@@ -51,7 +55,7 @@ impl PlacementParams {
     }
 
     fn fields(&self) -> Vec<Field> {
-        fields!(self; instances, hosts, jobs, small_jobs, balance, seed)
+        fields!(self; instances, hosts, jobs, small_jobs, balance, seed, monitor)
     }
 }
 
@@ -83,7 +87,7 @@ pub fn run(params: &PlacementParams, progress: &mut dyn FnMut(&str)) -> Result<R
         cuts.push(cuts_of(&graph, params)?);
     }
     progress("comparing small jobs with the optimum");
-    let (mut found, mut optimal) = (0, 0);
+    let (mut found, mut optimal, mut in_turn) = (0, 0, 0);
     for number in 0..params.small_jobs {
         let graph = jobs.of_size(6 + number % 7).map_err(placement_error)?;
         let hosts = vec![HostCapacity(1); 2 + number % 2];
@@ -91,10 +95,19 @@ pub fn run(params: &PlacementParams, progress: &mut dyn FnMut(&str)) -> Result<R
         if let Some(best) = least_cut(&graph, hosts.len(), params.balance) {
             optimal += best;
             found += graph.cut(&assign(&graph, &hosts, balance, None).map_err(placement_error)?);
+            let dealt = round_robin(&graph, &hosts, balance).map_err(placement_error)?;
+            in_turn += graph.cut(&dealt);
         }
     }
     let mut figures = figures(&cuts);
-    figures.push(("over_optimum_percent", excess(found, optimal)));
+    figures.extend([
+        ("over_optimum_percent", excess(found, optimal)),
+        ("small_saved_percent", saved(found, in_turn)),
+        ("optimum_saved_percent", saved(optimal, in_turn)),
+    ]);
+    if params.monitor {
+        figures.extend(monitor::figures(progress)?);
+    }
     figures.push(("noise_max_ms", json!(noise.max_ms)));
     Ok(Report {
         bench: "placement",
@@ -139,10 +152,7 @@ fn figures(cuts: &[CutReport]) -> Vec<Field> {
         ("plan_max_ms", millis(times.last())),
         ("between_hosts_percent", percent(placed, total)),
         ("round_robin_between_hosts_percent", percent(dealt, total)),
-        (
-            "saved_of_round_robin_percent",
-            percent(dealt - placed.min(dealt), dealt),
-        ),
+        ("saved_of_round_robin_percent", saved(placed, dealt)),
         ("jobs_worse_than_round_robin", json!(worse)),
         (
             "over_metis_percent",
@@ -156,6 +166,11 @@ fn percent(part: u64, all: u64) -> Value {
         0 => Value::Null,
         all => json!(rounded(part as f64 / all as f64 * 100.0, 1e2)),
     }
+}
+
+/// Returns the percentage of the traffic of round robin that a placement saves.
+fn saved(placed: u64, dealt: u64) -> Value {
+    percent(dealt - placed.min(dealt), dealt)
 }
 
 fn excess(found: u64, other: u64) -> Value {

@@ -20,7 +20,7 @@ pub(crate) use job::BatchLoad;
 pub use params::SchedulingParams;
 
 use ardea_config::duration::format_duration;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::Result;
 use serde_json::{Value, json};
 
 use crate::bounds::refused;
@@ -51,7 +51,8 @@ pub fn run(params: &SchedulingParams, progress: &mut dyn FnMut(&str)) -> Result<
 /// `--groups`. Each is passed to `report` when it is complete.
 ///
 /// # Errors
-/// As [`run`]; [`WriteFailed`](ErrorCode::WriteFailed) if the chart of `--draw` cannot be written;
+/// As [`run`]; [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the chart of `--draw` cannot be
+/// written;
 /// the failure of `report`.
 pub fn run_series(
     params: &SchedulingParams,
@@ -78,13 +79,10 @@ pub fn run_series(
             .try_for_each(&mut *report)?;
         traces.push(trace);
     }
-    let Some(path) = &params.draw else {
-        return Ok(());
-    };
-    std::fs::write(path, drawing::draw(&traces)).map_err(|error| {
-        let what = format!("cannot write the chart {}", path.display());
-        Error::new(ErrorCode::WriteFailed, what).because(error)
-    })
+    match &params.draw {
+        Some(path) => drawing::chart(&traces).write(path),
+        None => Ok(()),
+    }
 }
 
 /// Returns the notices for each micro-batch: an end of the micro-batch on each edge from one worker

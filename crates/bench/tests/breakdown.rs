@@ -28,6 +28,7 @@ fn the_parts_add_up_to_the_cpu_time_of_the_process() {
             records: 200_000,
             threads: 1,
             columns,
+            folder: None,
         };
         check(&params);
     }

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_core::{Clock, Result};
+use ardea_rest::TrafficView;
 use hdrhistogram::Histogram;
 
 use super::fixed_workers::FixedWorkers;
@@ -93,7 +94,17 @@ impl DistributedRun {
         settings: &[String],
         load: impl FnOnce(PathBuf) -> Load,
     ) -> Result<Self> {
-        let ground = TestCluster::new(hosts, settings)?;
+        let cluster = TestCluster::new(hosts, settings)?;
+        DistributedRun::start_on(cluster, name, containers, load)
+    }
+
+    /// Like [`start`](Self::start), on the cluster `ground`.
+    pub(crate) fn start_on(
+        ground: TestCluster,
+        name: &str,
+        containers: u32,
+        load: impl FnOnce(PathBuf) -> Load,
+    ) -> Result<Self> {
         let gathering = WorkerConnections::in_folder(ground.folder())?;
         let load = load(gathering.path().to_path_buf());
         let submission = ground.submit(name, &load)?;
@@ -121,6 +132,18 @@ impl DistributedRun {
         progress("warming up");
         thread::sleep(Duration::from_nanos(from.saturating_sub(monotonic_nanos())));
         progress("measuring");
+    }
+
+    /// Returns the measured traffic of the job.
+    pub(crate) fn traffic(&self) -> Result<TrafficView> {
+        self.test_cluster.traffic(&self.job)
+    }
+
+    /// Returns the times at which an event with this text happened, in milliseconds since 1970.
+    pub(crate) fn events(&self, text: &str) -> Result<Vec<u64>> {
+        let notes = self.test_cluster.describe(&self.job)?.notes.into_iter();
+        let notes = notes.filter(|note| note.text.contains(text));
+        Ok(notes.map(|note| note.at_ms).collect())
     }
 
     /// Returns the counts until now.
@@ -197,6 +220,13 @@ impl DistributedRun {
 
     pub(crate) fn host_pids(&self) -> Vec<u32> {
         self.test_cluster.host_pids()
+    }
+
+    /// Ends the job at once, and returns the samples before its end.
+    pub(crate) fn end_now(self) -> Result<Vec<Sample>> {
+        let last = self.workers.samples(true)?;
+        self.test_cluster.kill(&self.job)?;
+        Ok(last)
     }
 
     /// Stops the spouts, waits until all emitted tuples have arrived, and ends the job.

@@ -1,7 +1,13 @@
 //! A cluster on this machine, in a temporary folder, for the time of a bench.
 
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::num::NonZeroU32;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,10 +18,12 @@ use ardea::job::{Prepared, SubmissionSpec, client_of, connect};
 use ardea::recovery::FAULT_TOLERANCE_SETTINGS;
 use ardea_config::duration::format_duration;
 use ardea_config::{Resolved, Resolver, Schema};
+use ardea_coordination::placement::PLACEMENT_SETTINGS;
 use ardea_core::{Error, ErrorCode, Guarantee, Result};
 use ardea_engine::NODE_SETTINGS;
 use ardea_rest::{
-    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
+    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, TrafficView,
+    with_clusters,
 };
 use ardea_worker::WORKER_SETTINGS;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +31,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Load;
+use super::{HostNamespaces, Load};
 use crate::usage::process_cpu_time;
 
 /// The name of the program in packages.
@@ -65,6 +73,9 @@ pub(crate) fn hosts_for(guarantee: Guarantee, folder: Option<&Path>) -> usize {
     }
 }
 
+/// Timeout for hosts to come up.
+const UP_WITHIN: Duration = Duration::from_secs(60);
+
 /// Timeout for a job to end.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -103,6 +114,15 @@ pub(crate) struct Submission {
 impl TestCluster {
     /// Starts a cluster with `hosts` hosts; `flags` are settings of the jobs, as `key=value`.
     pub(crate) fn new(hosts: usize, flags: &[String]) -> Result<Self> {
+        TestCluster::on(hosts, None, flags)
+    }
+
+    /// Like [`new`](Self::new), with the hosts in `namespaces`, if given.
+    pub(crate) fn on(
+        hosts: usize,
+        namespaces: Option<&HostNamespaces>,
+        flags: &[String],
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("ardea-bench-")
             .tempdir()
@@ -112,13 +132,17 @@ impl TestCluster {
                     .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
             })?;
         let of_processes = Schema::of(NODE_SETTINGS).and(FAULT_TOLERANCE_SETTINGS);
+        let of_processes = of_processes.and(PLACEMENT_SETTINGS);
         let schema = with_clusters(of_processes.and(WORKER_SETTINGS));
-        let own = [
+        let mut own = vec![
             "cluster.name=bench".to_string(),
             "cluster.port=0".to_string(),
             format!("cluster.directory={}", folder.path().display()),
         ];
-        let flags = own.into_iter().chain(flags.iter().cloned());
+        if namespaces.is_some() {
+            own.push(token_setting(folder.path())?);
+        }
+        let flags = own.iter().chain(flags).cloned();
         let resolved = Resolver::new(&schema).flags(flags).resolve()?;
         let cluster = ClusterSettings::from_settings(&resolved, None)?;
         let launcher = Launcher::of(cluster.clone());
@@ -130,9 +154,11 @@ impl TestCluster {
                 let what = "cannot start the async runtime";
                 Error::new(ErrorCode::LimitReached, what).because(error)
             })?;
-        let client = launcher
-            .start(hosts)
-            .and_then(|_| runtime.block_on(client_of(&cluster)));
+        let started = match namespaces {
+            Some(namespaces) => start_in(namespaces, hosts, &own, &launcher),
+            None => launcher.start(hosts).map(|_| ()),
+        };
+        let client = started.and_then(|()| runtime.block_on(client_of(&cluster)));
         let client = match client {
             Ok((client, _)) => client,
             Err(error) => {
@@ -201,6 +227,11 @@ impl TestCluster {
                 _ => thread::sleep(POLL_INTERVAL),
             }
         }
+    }
+
+    /// Returns the measured traffic of a job.
+    pub(crate) fn traffic(&self, job: &str) -> Result<TrafficView> {
+        self.inner.runtime.block_on(self.inner.client.traffic(job))
     }
 
     /// Returns the hosts with their containers.
@@ -321,6 +352,65 @@ impl Inner {
             }
         });
     }
+}
+
+/// Writes the secret of a cluster that is reached over the network, and returns its setting.
+fn token_setting(folder: &Path) -> Result<String> {
+    let path = folder.join("token");
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    // The folder, and so the cluster, is of this user only.
+    let secret = format!("{:032x}", RandomState::new().hash_one(folder));
+    let written = file.and_then(|mut file| file.write_all(secret.as_bytes()));
+    written.map_err(|error| {
+        let what = format!("cannot write {}", path.display());
+        Error::new(ErrorCode::WriteFailed, what).because(error)
+    })?;
+    Ok(format!("cluster.token_file={}", path.display()))
+}
+
+/// Starts a host in each of the first `hosts` namespaces, and waits until they are up.
+fn start_in(
+    namespaces: &HostNamespaces,
+    hosts: usize,
+    settings: &[String],
+    launcher: &Launcher,
+) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        let what = "cannot start the hosts of a cluster";
+        Error::new(ErrorCode::StartFailed, what).because(error)
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    for host in 1..=hosts {
+        let address = format!("cluster.host={}", namespaces.address(host));
+        let settings = settings.iter().chain([&address]);
+        let mut child = namespaces
+            .on(host)
+            .arg(&program)
+            .args(["cluster", "start", "--foreground", "--name"])
+            .arg(format!("host-{host}"))
+            .args(settings.flat_map(|setting| ["--set", setting]))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        // Reaps the host when it ends.
+        thread::spawn(move || child.wait());
+    }
+    let deadline = Instant::now() + UP_WITHIN;
+    while launcher.running().len() < hosts {
+        if Instant::now() >= deadline {
+            let what = format!("not all of {hosts} hosts have come up");
+            return Err(Error::new(ErrorCode::StartFailed, what));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
 }
 
 /// Returns the process ids of a host's containers.

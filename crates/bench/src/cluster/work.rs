@@ -12,6 +12,7 @@ use super::wire::{ControlledLoad, WorkerIdentity, serve_orders, write_final_repo
 use super::{BENCH_ARGUMENT, Order};
 use crate::failover::AccountsLoad;
 use crate::latency::{self, ChainLoad};
+use crate::layouts::{self, StagedLoad};
 use crate::nexmark::QueryLoad;
 use crate::replayed_numbers::{self, PulseLoad};
 use crate::rescale::{self, RescaleLoad};
@@ -39,6 +40,7 @@ pub(crate) enum Kind {
     Ads(AdsLoad),
     Rescale(RescaleLoad),
     MicroBatches(BatchLoad),
+    Staged(StagedLoad),
 }
 
 impl Load {
@@ -80,6 +82,7 @@ impl Load {
             Kind::Wordcount(load) => spread::topology(load)?,
             Kind::Pulse(load) => replayed_numbers::topology(load)?,
             Kind::Chain(load) => latency::topology(load)?,
+            Kind::Staged(load) => layouts::topology(load)?,
             Kind::Query(load) => return load.job(),
             Kind::Accounts(load) => return load.job(),
             Kind::Ads(load) => return load.job(),

@@ -6,6 +6,7 @@
 mod pairs;
 mod repeat;
 mod scheduling_series;
+mod series;
 mod soak;
 mod sweep;
 mod table;
@@ -21,6 +22,7 @@ use ardea_bench::grid::GridParams;
 use ardea_bench::input::InputParams;
 use ardea_bench::ipc::{self, IpcParams};
 use ardea_bench::latency::LatencyParams;
+use ardea_bench::layouts::{self, KneeParams, LayoutsParams};
 use ardea_bench::nexmark::NexmarkParams;
 use ardea_bench::placement::PlacementParams;
 use ardea_bench::recovery::RecoveryParams;
@@ -38,6 +40,29 @@ use ardea_bench::{Bench, WithGuarantee};
 use clap::{Args, Subcommand};
 
 use sweep::WordcountBenchArgs;
+
+/// The columns of `ardea bench layouts`.
+const LAYOUTS: [&str; 8] = [
+    "layout",
+    "packing",
+    "transport",
+    ">mean_ms",
+    ">p50_ms",
+    ">p99_ms",
+    ">inside_hosts_percent",
+    ">expected_inside_hosts_percent",
+];
+
+/// The columns of `ardea bench knee`.
+const KNEE: [&str; 7] = [
+    ">rate",
+    "position",
+    ">offered_per_s",
+    ">tuples_per_s",
+    ">mean_ms",
+    ">p50_ms",
+    ">p99_ms",
+];
 
 /// The subcommands of `ardea bench`.
 #[derive(Subcommand, Debug)]
@@ -58,6 +83,10 @@ pub enum BenchCommand {
     Soak(SoakParams),
     /// Latency of a tuple through a chain of steps, split into queueing, transport and work
     Latency(BenchArgs<LatencyParams>),
+    /// Latency of topologies over hosts and workers, by transport and packing policy
+    Layouts(LayoutsParams),
+    /// Latency of a topology at increasing rates, until backpressure limits it
+    Knee(KneeParams),
     /// End-to-end latency of a pipeline of many stages
     Stages(BenchArgs<StagesParams>),
     /// State of many keys: in memory, and on disk with a tenth of that memory
@@ -178,6 +207,12 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Wordcount(args) => sweep::run(args, context),
         BenchCommand::Soak(params) => soak::run(params, context),
         BenchCommand::Latency(bench) => bench.run(context),
+        BenchCommand::Layouts(params) => series::run(&LAYOUTS, context, |progress, report| {
+            layouts::run_layouts(params, progress, report)
+        }),
+        BenchCommand::Knee(params) => series::run(&KNEE, context, |progress, report| {
+            layouts::run_knee(params, progress, report)
+        }),
         BenchCommand::Stages(bench) => bench.run(context),
         BenchCommand::State(bench) => bench.run(context),
         BenchCommand::Windows(bench) => bench.run(context),

@@ -285,6 +285,39 @@ fn scheduling_reports_messages_and_times_of_batches_or_traces() {
 }
 
 #[test]
+fn layouts_and_the_knee_print_an_object_a_run_and_write_a_table_and_a_chart() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let short = format!("--parallelism 2 --duration 500ms --warmup 1ms --folder {at}");
+    let wanted = "layouts --layouts 1N1W,1N2W --transport auto --packing traffic --rate 500";
+    let layouts = lines(&format!("{wanted} --topology words {short}"));
+    assert_eq!(layouts.len(), 2);
+    for (run, layout) in layouts.iter().zip(["1N1W", "1N2W"]) {
+        assert_eq!(
+            (&run["bench"], &run["layout"]),
+            (&"layouts".into(), &layout.into())
+        );
+        assert_eq!(run["lost"], 0, "{run}");
+        assert!(run["mean_ms"].is_number(), "{run}");
+        assert!(run["stage_ms"]["split"].is_number(), "{run}");
+    }
+    assert_eq!(layouts[1]["expected_inside_hosts_percent"], 100.0);
+    let knee = lines(&format!(
+        "knee --layout 1N1W --from 100 --until 200 {short}"
+    ));
+    assert!(
+        knee.iter().all(|run| run["position"].is_string()),
+        "{knee:?}"
+    );
+    for name in ["layouts-words", "knee-throughput"] {
+        for kind in ["md", "svg"] {
+            let file = folder.path().join(format!("{name}.{kind}"));
+            assert!(file.exists(), "{}", file.display());
+        }
+    }
+}
+
+#[test]
 fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
     let age = "200000000000h";
     for (bench, flags) in [
@@ -294,6 +327,11 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ),
         ("stages", &["--duration", "--warmup", "--spin"]),
         ("latency", &["--duration", "--warmup", "--spin", "--work"]),
+        (
+            "layouts",
+            &["--duration", "--warmup", "--delay", "--reassign"],
+        ),
+        ("knee", &["--duration", "--warmup", "--delay", "--latency"]),
         ("wakeup", &["--duration", "--warmup", "--gap", "--spin"]),
         ("state", &["--duration"]),
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
@@ -318,6 +356,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         "soak",
         "stages",
         "latency",
+        "layouts",
         "exchange",
         "ipc",
     ] {

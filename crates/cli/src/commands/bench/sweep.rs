@@ -2,12 +2,14 @@
 //! `--ablation` the share of each optimization.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use ardea::command_line::Context;
 use ardea::console::{Failure, print_error};
 use ardea_bench::Report;
 use ardea_bench::wordcount::{self, Sweep, WordcountParams, at_half_of};
 use clap::ArgGroup;
+use serde_json::Value;
 
 use super::BenchArgs;
 use super::table::shown;
@@ -30,6 +32,13 @@ pub struct WordcountBenchArgs {
     /// Measure each number of spouts of a sweep both without and with acks
     #[arg(long, requires = "sweep", conflicts_with = "acks")]
     both: bool,
+    /// Run this program beside each run of a sweep as fast as possible, with --acks, --parallelism
+    /// and --seconds; its last line is a JSON object of figures
+    #[arg(long, value_name = "PROGRAM", requires = "sweep")]
+    peer: Option<PathBuf>,
+    /// Folder for a table and a chart of a sweep
+    #[arg(long, value_name = "DIR", requires = "sweep")]
+    folder: Option<PathBuf>,
     /// Run the bolts in processes, and turn off each optimization of the transfer in turn, without
     /// and with acks
     #[arg(long, conflicts_with_all = ["rate", "acks", "sweep", "repeat"])]
@@ -59,7 +68,12 @@ pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> 
         base: params.clone(),
         parallelisms: args.sweep.clone(),
     };
-    run_sweep(&sweep, params.rate.is_none() && !args.max, context)
+    let rows = run_sweep(&sweep, args, context)?;
+    let Some(folder) = &args.folder else {
+        return Ok(());
+    };
+    let figures: Vec<Value> = rows.iter().flat_map(Row::figures).collect();
+    Ok(wordcount::write_sweep(folder, &figures)?)
 }
 
 /// Prints one JSON object per combination of optimizations; progress goes to standard error.
@@ -84,12 +98,19 @@ struct Row {
     first: Report,
     /// The measurement at half the rate that the first one reached.
     half: Option<Report>,
+    /// The figures of another system as fast as possible.
+    peer: Option<Value>,
 }
 
-/// Measures each number of spouts; with `at_half`, measures it again at half the reached rate, for
-/// latency. Progress goes to standard error. On a terminal the table goes to standard output,
-/// elsewhere one JSON object per run.
-fn run_sweep(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failure> {
+/// Measures each number of spouts; without a rate, measures it again at half the reached rate, for
+/// latency. With a peer, it is measured too. Progress goes to standard error. On a terminal the
+/// table goes to standard output, elsewhere one JSON object per run.
+fn run_sweep(
+    sweep: &Sweep,
+    args: &WordcountBenchArgs,
+    context: &Context,
+) -> Result<Vec<Row>, Failure> {
+    let at_half = sweep.base.rate.is_none() && !args.max;
     let for_people = !context.json && io::stdout().is_terminal();
     let runs = sweep.runs()?;
     let mut rows = Vec::new();
@@ -111,12 +132,18 @@ fn run_sweep(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Fail
             .map(|half| wordcount::run(&half, &mut progress))
             .transpose()?;
         half.iter().try_for_each(print)?;
-        rows.push(Row { first, half });
+        let peer = args.peer.as_ref();
+        let peer = peer.map(|program| wordcount::run_peer(program, run));
+        let peer = peer.transpose()?;
+        if let Some(figures) = peer.as_ref().filter(|_| !for_people) {
+            stdout::print_json(figures)?;
+        }
+        rows.push(Row { first, half, peer });
     }
     if for_people {
         stdout::print(&text(&rows))?;
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Formats the table: throughput and efficiency of the first measurement of each row, latency of
@@ -134,6 +161,8 @@ fn text(rows: &[Row]) -> String {
         ">rss MiB",
         ">failed",
         ">lost",
+        ">peer tuples/s",
+        ">peer per cpu second",
     ];
     let lines: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
     format!("\n{}", table(&headings, &lines))
@@ -155,14 +184,28 @@ impl Row {
             reports.filter_map(|it| it.figure(name).as_u64()).sum()
         };
         cells.extend(["failed", "lost"].map(|name| both(name).to_string()));
+        let peer = self.peer.as_ref().unwrap_or(&Value::Null);
+        cells.extend(["tuples_per_s", "tuples_per_cpu_s"].map(|name| shown(&peer[name])));
         cells
+    }
+
+    /// Returns the throughput of each system as fast as possible, with the latency at half of the
+    /// rate.
+    fn figures(&self) -> Vec<Value> {
+        let mut own = self.first.to_json();
+        if let Some(half) = &self.half {
+            for name in ["p50_ms", "p99_ms"] {
+                own[name] = half.figure(name).clone();
+            }
+        }
+        [own].into_iter().chain(self.peer.clone()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn report(rate: Value, per_second: u64, p50: Value) -> Report {
         Report {
@@ -189,12 +232,19 @@ mod tests {
         let row = Row {
             first: first.clone(),
             half: Some(half),
+            peer: Some(json!({ "tuples_per_s": 7 })),
         };
         let cells = row.cells();
         let told = ["2", "yes", "3,000,000", "1,500,000", "1,500,000", "0.5"];
         assert_eq!(cells[..6], told.map(String::from));
-        assert_eq!(cells[9..], ["2", "0"].map(String::from));
-        let alone = Row { first, half: None };
+        assert_eq!(cells[9..], ["2", "0", "7", "–"].map(String::from));
+        let figures = row.figures();
+        assert_eq!((figures.len(), &figures[0]["p50_ms"]), (2, &json!(0.5)));
+        let alone = Row {
+            first,
+            half: None,
+            peer: None,
+        };
         assert_eq!(alone.cells()[5], "90.5");
     }
 }
