@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::{
-    Clock, DeadLetters, Epoch, FailureReports, Guarantee, InstanceMetrics, Origins, StateBackend,
-    StateRegistry, Waker,
+    Clock, Dag, DeadLetters, Edge, Epoch, FailureReports, Guarantee, InstanceMetrics, Origins,
+    Routing, StateBackend, StateRegistry, Waker,
 };
 
 /// Default number of records per chunk. Large enough to amortize one dynamic call per chunk, small
@@ -186,6 +186,16 @@ pub struct UpstreamVertex {
     pub name: Arc<str>,
     /// True if each instance receives the records of the upstream instance with the same index.
     pub is_forward: bool,
+}
+
+impl UpstreamVertex {
+    /// Returns the vertex that produces the records of `edge`.
+    pub fn of(dag: &Dag, edge: &Edge) -> Self {
+        UpstreamVertex {
+            name: Arc::clone(dag.get(edge.source().0).name()),
+            is_forward: matches!(edge.wanted_routing(), Routing::Forward),
+        }
+    }
 }
 
 /// The runtime context of an instance; passed to [`Processor::init`](crate::Processor::init).

@@ -123,7 +123,6 @@ pub struct Vertex {
     has_generated_name: bool,
     nondeterminism: Option<Arc<str>>,
     is_repeatable: bool,
-    starts_processes: bool,
 }
 
 impl Vertex {
@@ -140,7 +139,6 @@ impl Vertex {
             has_generated_name: false,
             nondeterminism: None,
             is_repeatable: false,
-            starts_processes: false,
         }
     }
 
@@ -154,6 +152,12 @@ impl Vertex {
     /// Sets the parallelism.
     pub fn parallelism(mut self, parallelism: impl Into<Parallelism>) -> Self {
         self.parallelism = parallelism.into();
+        self
+    }
+
+    /// Replaces the code of the instances.
+    pub fn with_supplier(mut self, supplier: Arc<dyn ProcessorSupplier>) -> Self {
+        self.supplier = supplier;
         self
     }
 
@@ -174,18 +178,6 @@ impl Vertex {
     pub fn nondeterministic(mut self, reason: impl Into<Arc<str>>) -> Self {
         self.nondeterminism = Some(reason.into());
         self
-    }
-
-    /// Sets whether the processors of this vertex start the processes of their instances
-    /// themselves, so that the runtime starts none for [`Isolation::Process`].
-    pub fn starts_processes(mut self, starts_processes: bool) -> Self {
-        self.starts_processes = starts_processes;
-        self
-    }
-
-    /// Returns true if the runtime has to start a process for each instance on a cluster.
-    pub fn needs_processes(&self) -> bool {
-        self.isolation == Isolation::Process && !self.starts_processes
     }
 
     /// Returns the reason why the output does not follow from the inputs alone, if declared.

@@ -50,15 +50,22 @@ pub trait Job: Send + Sync {
         Ok(self.program(&Parallelisms::new())?.dag)
     }
 
+    /// Returns true if the vertices with process isolation start the processes of their instances
+    /// themselves, and [`serve_instance`](Self::serve_instance) serves these. By default the
+    /// runtime does both.
+    fn starts_processes(&self) -> bool {
+        false
+    }
+
     /// Serves an instance of a vertex to the process that started this one for it. Returns when the
-    /// instance is stopped.
+    /// instance is stopped. Called only if the job [starts processes](Self::starts_processes).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the job's vertices can't be
-    /// served, which is the default; errors of the instance.
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the job starts no processes,
+    /// which is the default; errors of the instance.
     fn serve_instance(&self, vertex: &str) -> Result<()> {
-        let what = format!("the vertex {vertex:?} can't run in a process of its own");
-        Err(Error::new(ErrorCode::InvalidJob, what).hint("only spouts and bolts can"))
+        let what = format!("the job starts no process for the vertex {vertex:?}");
+        Err(Error::new(ErrorCode::InvalidJob, what))
     }
 
     /// Starts the whole job on a node.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ardea_core::OnError;
 use serde_json::{Map, Value};
 
-/// The environment variable with the name of the component that a process of the job's own program
-/// is to serve.
+/// The environment variable with the name of the vertex or component that a process of the job's
+/// own program is to serve.
 pub const COMPONENT_VARIABLE: &str = "ARDEA_COMPONENT";
 
 /// The optimizations of the transfer between a host and its process. All are on by default; a

@@ -1,6 +1,8 @@
 //! The instance's side of the protocol, for instances in Rust.
 
 mod connection;
+mod own_program;
+mod state;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,9 +16,12 @@ use crate::protocol::{
     FrameHead, FrameType, GuestDeadLetter, GuestFailure, GuestHello, InstanceConfiguration,
     InstanceControl, InstanceFrame, InstanceRole, PART_BYTES, PendingRow, ResultWriter,
     SPOUT_IS_DONE, StatePartEntry, StatePartReader, StatePartWriter, TupleAck, UserMetric,
-    Violation, read_message_outcomes, write_tuple_ack_parts,
+    VertexCounts, Violation, read_message_outcomes, write_tuple_ack_parts,
 };
 use connection::HostConnection;
+pub use own_program::{DeadLetterBuffer, guest_failure, own_command, serve_own_program};
+pub(crate) use state::REST;
+pub use state::{RestoredEntries, save_state, until_done};
 
 /// A failure of an instance, which ends the job.
 #[derive(Debug)]
@@ -166,6 +171,14 @@ impl GuestEmits<'_> {
         Ok(())
     }
 
+    /// Sends the present part, if it has tuples.
+    pub(crate) fn flush(&mut self) -> Result<(), GuestError> {
+        match self.writer.tuples() {
+            0 => Ok(()),
+            _ => self.send(self.head.flags, 0),
+        }
+    }
+
     fn send(&mut self, flags: u8, wait_millis: i32) -> Result<(), GuestError> {
         let payload = self.writer.finish(wait_millis);
         let frame = InstanceFrame::new(self.head.flags(flags), payload);
@@ -196,6 +209,11 @@ impl GuestState<'_> {
     /// Declares that the instance must live until the checkpoint is durable.
     pub fn await_commit(&mut self) {
         self.awaits_commit = true;
+    }
+
+    /// Returns the output of the end of the epoch, which precedes the state.
+    pub(crate) fn emits(&mut self) -> GuestEmits<'_> {
+        GuestEmits::answering(self.socket, 0)
     }
 
     /// Adds an entry.
@@ -354,6 +372,11 @@ pub trait GuestInstance {
         Vec::new()
     }
 
+    /// Takes the counts of records since the last call. Called after each frame of a vertex.
+    fn take_counts(&mut self) -> Option<VertexCounts> {
+        None
+    }
+
     /// Handles the commit of an epoch.
     ///
     /// # Errors
@@ -488,9 +511,7 @@ fn batch(
     if role == InstanceRole::Bolt {
         let mut out = GuestEmits::answering(socket, 0);
         instance.after_batch(&mut out)?;
-        if out.writer.tuples() > 0 {
-            out.send(0, 0)?;
-        }
+        out.flush()?;
     }
     Ok(())
 }
@@ -526,6 +547,9 @@ fn send_reports(
 ) -> Result<(), GuestError> {
     for metric in instance.take_metrics(is_last) {
         socket.send(&InstanceFrame::json(FrameType::Metric, 0, &metric))?;
+    }
+    if let Some(counts) = instance.take_counts() {
+        socket.send(&InstanceFrame::json(FrameType::Counts, 0, &counts))?;
     }
     for letter in instance.take_dead_letters() {
         socket.send(&InstanceFrame::json(FrameType::DeadLetter, 0, &letter))?;

@@ -16,6 +16,7 @@
 //!   a processor, and its state in snapshots;
 //! * [`InstanceStep`], [`InstanceP`]: the step of a graph. The crate `ardea-topology` has the
 //!   components;
+//! * [`VertexProcesses`], [`serve_vertex`]: vertices of the job's own program;
 //! * [`record_user_metric`], [`user_metrics_of`]: metrics of user code;
 //! * [`serve`], [`GuestInstance`]: the other side, for instances in Rust;
 //! * [`check`]: the conformance kit, which plays the host against any command.
@@ -48,10 +49,14 @@ mod saved_state;
 mod session;
 mod slot;
 mod user_metrics;
+mod vertex;
 
 pub use command::{COMPONENT_VARIABLE, InstanceCommand, TransferOptions};
 pub use format::{BatchFormat, BatchLayout, EncodedBatch, RowLayout, UnencodableRecord};
-pub use guest::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState, serve};
+pub use guest::{
+    DeadLetterBuffer, GuestEmits, GuestError, GuestInstance, GuestResults, GuestState,
+    RestoredEntries, guest_failure, own_command, save_state, serve, serve_own_program, until_done,
+};
 pub use host::{HostEvent, InstanceHost, ProcessKind, RestartPolicy, SharedParts};
 pub use json_format::JsonFormat;
 pub use process::{
@@ -64,3 +69,4 @@ pub use session::{
 };
 pub use slot::InstanceSlot;
 pub use user_metrics::{record_user_metric, user_metrics_of};
+pub use vertex::{VertexProcesses, check_isolated, serve_vertex};

@@ -11,6 +11,7 @@ mod handshake;
 mod outputs;
 mod read;
 mod state;
+mod vertex;
 
 pub use batch::{
     ColumnBatchWriter, RowBatchWriter, RowRecord, RowRecords, TimeAndPartition, slice_rows,
@@ -22,7 +23,7 @@ pub use components::{
     write_tuple_ack_parts, write_tuple_acks,
 };
 pub use control::{
-    GuestDeadLetter, GuestOptions, InstanceControl, split_named_key, write_named_key,
+    GuestDeadLetter, GuestOptions, InstanceControl, VertexCounts, split_named_key, write_named_key,
 };
 pub(crate) use frame::PART_BYTES;
 pub use frame::{
@@ -35,3 +36,7 @@ pub use handshake::{
 pub use outputs::{NOT_ANCHORED, ResultOutput, ResultReader, ResultWriter, RowFailure};
 pub use read::Violation;
 pub use state::{StatePartEntry, StatePartReader, StatePartWriter};
+pub(crate) use vertex::{
+    EdgeRecords, VERTEX_HAS_MORE, VERTEX_IS_AT_END, VERTEX_IS_DONE, VERTEX_WAITS, VertexOutput,
+    begin_records, read_records, set_records, write_call, write_marker,
+};

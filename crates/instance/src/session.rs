@@ -239,6 +239,10 @@ impl InstanceSession {
     }
 
     fn push_suspect(&mut self, record: EncodedBatch, deaths: u32) {
+        if record.payload.is_empty() {
+            // Another part has the records, which can't be divided.
+            return;
+        }
         if deaths < self.settings.deaths_per_record {
             self.push_part(record, true);
         } else {
@@ -248,6 +252,9 @@ impl InstanceSession {
     }
 
     fn push_part(&mut self, batch: EncodedBatch, is_alone: bool) {
+        if batch.payload.is_empty() {
+            return;
+        }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.pending.push_back(Pending::new(Content::Batch {
@@ -343,8 +350,8 @@ impl InstanceSession {
         }
     }
 
-    /// Processes a frame of the instance. Returns the frame if it is for the owner: EMIT, ACKS and
-    /// WAKE of a spout or bolt, METRIC and DEADLETTER.
+    /// Processes a frame of the instance. Returns the frame if it is for the owner: EMIT, ACKS,
+    /// WAKE and COUNTS of a spout, bolt or vertex, METRIC and DEADLETTER.
     ///
     /// # Errors
     /// A frame that breaks the protocol, or a failure that the instance reports.
@@ -376,6 +383,7 @@ impl InstanceSession {
                 return Ok(Some(frame));
             }
             (SessionPhase::Running, FrameType::Acks) if is_bolt => return Ok(Some(frame)),
+            (_, FrameType::Counts) if role == InstanceRole::Vertex => return Ok(Some(frame)),
             // The instance sent it before it received STOP.
             (SessionPhase::Stopping, FrameType::Emit) if is_component => {}
             (SessionPhase::Stopping, FrameType::Acks) if is_bolt => {}
@@ -498,10 +506,16 @@ impl InstanceSession {
             }
             item.payloads.clear();
             item.answer = Answer::Unsent;
-            let Content::Batch { batch, .. } = item.content else {
+            let Content::Batch { batch, .. } = &item.content else {
                 self.pending.push_back(item);
                 continue;
             };
+            let batch = batch.clone();
+            if batch.records == 0 {
+                // The end of an input.
+                self.push_part(batch, false);
+                continue;
+            }
             in_flight.records += u64::from(batch.records);
             for row in 0..batch.records {
                 let record = format.slice(&batch, row..row + 1);

@@ -19,8 +19,6 @@ pub struct InstanceCounters {
     pub restarts: u64,
     /// The numbers of errors and panics by error code: `("ARD-201", 3)`.
     pub exceptions: Vec<(String, u64)>,
-    /// The pid of the instance, if it has a separate process; 0 while that process is down.
-    pub process: Option<u32>,
     /// The number of bytes received from other containers.
     pub received_bytes: u64,
     /// The message counts of the instance, if it is a source with acks.
@@ -171,7 +169,6 @@ impl InstanceCounters {
             counters,
             restarts: 0,
             exceptions: Vec::new(),
-            process: None,
             received_bytes: 0,
             messages: None,
             latency: None,
@@ -193,10 +190,8 @@ impl InstanceCounters {
         let counters = &self.counters;
         tell(&m::RECORDS_IN, counters.records_in as f64);
         tell(&m::RECORDS_OUT, counters.records_out as f64);
-        if let Some(process) = self.process.or(counters.child.map(|child| child.id)) {
-            tell(&m::INSTANCE_PROCESS, f64::from(process));
-        }
         if let Some(child) = &counters.child {
+            tell(&m::INSTANCE_PROCESS, f64::from(child.id));
             tell(&m::INSTANCE_PROCESS_RESTARTS, child.restarts as f64);
             tell(&m::INSTANCE_PROCESS_CPU, child.cpu.as_secs_f64());
             tell(&m::INSTANCE_PROCESS_RESIDENT, child.resident_bytes as f64);
@@ -364,7 +359,6 @@ mod tests {
             recent: latencies.snapshot(),
         };
         InstanceCounters {
-            process: Some(4711),
             exceptions: vec![("ARD-201".to_string(), 3)],
             messages: Some(messages),
             latency: Some(LatencyCounters {

@@ -1,15 +1,16 @@
 //! The codecs of records that stay in their tasklet.
 //!
 //! Steps on single records accept any type, so their edges have no codec of their own. A recording
-//! of micro-batches needs one. The codec of a type is known if the type is common, or if the
-//! pipeline exchanges records of this type elsewhere.
+//! of micro-batches needs one, and so does a source or sink in a process of its own. The codec of
+//! a type is known if the type is common, or if the pipeline exchanges records of this type
+//! elsewhere.
 
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ardea_codec::{ExchangeData, codec_of};
-use ardea_core::{ChunkCodec, Dag, EdgeId};
+use ardea_core::{ChunkCodec, Dag, Edge, EdgeId};
 
 /// The codec of a record type.
 pub(crate) type TypedCodec = (TypeId, Option<Arc<dyn ChunkCodec>>);
@@ -39,8 +40,11 @@ impl RecordCodecs {
         self.edges.push((edge, record));
     }
 
-    /// Returns the graph with codecs for the added edges, as far as they are known.
-    pub(crate) fn applied_to(mut self, dag: &Dag) -> Dag {
+    /// Returns the graph with codecs for the added edges that `needs_codec`, as far as they are
+    /// known.
+    pub(crate) fn applied_to(mut self, dag: &Dag, needs_codec: impl Fn(&Edge) -> bool) -> Dag {
+        self.edges
+            .retain(|(edge, _)| dag.edges().get(edge.index()).is_some_and(&needs_codec));
         if self.edges.is_empty() {
             return dag.clone();
         }

@@ -394,9 +394,13 @@ pub(crate) fn lower(steps: &[Step], for_what: LoweringTarget) -> Result<Dag> {
     }
     dag.validate()?;
     Ok(match for_what {
-        LoweringTarget::Node(_) => codecs.applied_to(&dag),
+        LoweringTarget::Node(_) => codecs.applied_to(&dag, |_| true),
         // A codec lets an edge lead to another process.
-        LoweringTarget::Cluster => dag,
+        LoweringTarget::Cluster => codecs.applied_to(&dag, |edge| {
+            let ends = [edge.source().0, edge.target().0];
+            let isolations = ends.map(|end| dag.get(end).wanted_isolation());
+            isolations.contains(&Isolation::Process)
+        }),
     })
 }
 

@@ -393,9 +393,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self
     }
 
-    /// Declares that recordings of micro-batches may contain the records of this stream. Required
-    /// for steps on single records, if no other step of the pipeline exchanges records of this type
-    /// and the type is not a common one, such as a number or a string.
+    /// Declares that recordings of micro-batches may contain the records of this stream, and that
+    /// they may go to a process of the next step, or come from one. Required for steps on single
+    /// records, if no other step of the pipeline exchanges records of this type and the type is not
+    /// a common one, such as a number or a string.
     ///
     /// ```
     /// use ardea_connectors::{collections::items, null};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Isolation, Result};
-use ardea_instance::InstanceCommand;
+use ardea_instance::{InstanceCommand, own_command};
 
 use crate::bolt::Bolt;
 use crate::bolt_processor::BoltMaker;
 use crate::check;
 use crate::component::{Component, Kind, ResourceRequirements, Subscription};
 use crate::grouping::Grouping;
-use crate::guest::{ProgramProcess, own_command};
+use crate::guest::ProgramProcess;
 use crate::outputs::{DEFAULT_STREAM, Outputs};
 use crate::process::ProcessComponent;
 use crate::spout::Spout;

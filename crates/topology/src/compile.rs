@@ -215,7 +215,6 @@ impl<'a> Compiler<'a> {
             let mut vertex = Vertex::new(Arc::clone(&component.name), supplier)
                 .parallelism(Parallelism::Exactly(instances))
                 .isolation(component.isolation)
-                .starts_processes(true)
                 .demand(component.wants.demand());
             if matches!(component.kind, Kind::Bolt(_)) {
                 vertex = vertex.nondeterministic("bolts may use the clock and chance");

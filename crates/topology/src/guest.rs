@@ -10,17 +10,13 @@ mod bolt;
 mod context;
 mod rows;
 mod spout;
-mod state;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Instance, Processor, ProcessorSupplier, Result};
-use ardea_instance::protocol::{GuestFailure, GuestHello, GuestOptions, ProtocolRange};
-use ardea_instance::{
-    COMPONENT_VARIABLE, GuestError, GuestInstance, InstanceCommand, SharedParts, serve,
-};
+use ardea_core::{Checkpointed, Instance, Processor, ProcessorSupplier, Result};
+use ardea_instance::protocol::{GuestHello, GuestOptions, ProtocolRange};
+use ardea_instance::{COMPONENT_VARIABLE, GuestError, InstanceCommand, SharedParts, guest_failure};
 
 use crate::compile::{BoltWiring, SpoutWiring};
 use crate::emitter::StreamPlan;
@@ -30,6 +26,7 @@ use crate::process::{
     ComponentTraits, ProcessBoltProcessor, ProcessParts, ProcessSpout, TupleFormat,
 };
 use crate::spout_processor::SpoutProcessor;
+use crate::state::ComponentState;
 use crate::tuple::Origin;
 pub(crate) use bolt::BoltGuest;
 pub(crate) use spout::SpoutGuest;
@@ -97,31 +94,12 @@ impl ProgramProcess {
     }
 }
 
-/// Returns the command of this program with the arguments of this process.
-///
-/// # Errors
-/// If the path of this program is not known.
-pub(crate) fn own_command() -> Result<InstanceCommand> {
-    let program = std::env::current_exe().map_err(|error| {
-        let what = "the path of this program is not known";
-        Error::new(ErrorCode::StartFailed, what).because(error)
-    })?;
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    Ok(InstanceCommand::new(program).args(arguments))
-}
-
-/// Serves an instance of a component to the host that started this process.
-///
-/// # Errors
-/// The failure of the instance, which was reported to the host.
-pub(crate) fn serve_component(mut guest: Box<dyn GuestInstance>) -> Result<()> {
-    serve(&mut *guest).map_err(|error| match error {
-        GuestError::Failed(failure) => Error::new(ErrorCode::UserError, failure.message),
-        GuestError::Connection(error) => {
-            let what = "the connection of an instance to its container has failed";
-            Error::new(ErrorCode::PeerLost, what).because(error)
-        }
-    })
+/// Returns the state of a component that checkpoints contain, if it has any.
+fn checkpointed(state: ComponentState<'_>) -> Option<&mut dyn Checkpointed> {
+    match state {
+        ComponentState::Checkpointed(state) => Some(state),
+        ComponentState::Undeclared | ComponentState::Stateless => None,
+    }
 }
 
 /// Returns HELLO of a component.
@@ -142,16 +120,7 @@ fn hello(role: &str, has_state: bool) -> GuestHello {
     }
 }
 
-/// Returns the failure that an error of the engine or of user code is to the host.
-fn failed(error: Error) -> GuestError {
-    GuestError::Failed(GuestFailure {
-        permanent: error.is_permanent(),
-        message: error.to_string(),
-        ..GuestFailure::default()
-    })
-}
-
 /// Returns the failure that a failure of user code is to the host.
 fn user_failed(failure: Failure, what: &str) -> GuestError {
-    failed(failure.into_error(what))
+    guest_failure(failure.into_error(what))
 }

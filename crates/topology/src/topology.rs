@@ -6,12 +6,12 @@ use std::time::Duration;
 use ardea_config::nearest;
 use ardea_core::{Dag, Error, ErrorCode, Result};
 use ardea_engine::{Job, JobConfig, JobHandle, Node, NodeConfig, Parallelisms, Program};
+use ardea_instance::serve_own_program;
 
 use crate::builder::Reliability;
 use crate::check::check_components;
 use crate::compile::{TargetRuntime, compile, guest_of};
 use crate::component::Component;
-use crate::guest::serve_component;
 use crate::outputs::Outputs;
 use crate::running::RunningTopology;
 
@@ -141,8 +141,12 @@ impl Job for Topology {
         self.to_dag()
     }
 
+    fn starts_processes(&self) -> bool {
+        true
+    }
+
     fn serve_instance(&self, vertex: &str) -> Result<()> {
-        serve_component(guest_of(self, vertex)?)
+        serve_own_program(&mut *guest_of(self, vertex)?)
     }
 
     fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {

@@ -4,11 +4,11 @@
 //! threads. The sender collects the messages for instances of that container and sends them over
 //! one stream, shared by all side channels. The receiver delivers the messages that arrive from it.
 
-mod directory;
 mod messages;
 mod receiver;
 mod router;
 mod sender;
 
+#[cfg(test)]
 pub(crate) use messages::BackchannelCodec;
 pub(crate) use router::BackchannelRouter;

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use ardea_coordination::control::{Change, Generation, Order, ParticipantAction, Run};
 use ardea_coordination::packing::{ContainerId, InstanceId};
-use ardea_core::{DeadLetters, Error, ErrorCode, Result, VertexId, Waker};
+use ardea_core::{DeadLetters, Error, ErrorCode, Result, Waker};
 use ardea_engine::{
-    Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure, Site,
-    StartMode,
+    Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, OnInstanceFailure,
+    RemoteEdges, Site, StartMode,
 };
+use ardea_instance::VertexProcesses;
 use ardea_metrics::{Labels, MetricsManager};
 use tokio::sync::mpsc;
 
@@ -29,7 +30,7 @@ use crate::backchannel::BackchannelRouter;
 use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
-use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
+use crate::isolated_vertices;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
 use crate::remote_edges::{StreamConfig, WorkerRemoteEdges};
@@ -56,8 +57,6 @@ pub(crate) enum Command {
     Epochs(Generation, ParticipantAction),
     /// A container has been lost with the records in flight.
     PeerLost,
-    /// The process of an instance has been lost with the records in flight.
-    InstanceLost(Site),
     /// Let the records in flight pass through, then report [`Event::Drained`].
     Leave,
     /// Check for changes of the deployment's state.
@@ -87,7 +86,8 @@ pub(crate) struct Deployer<'a> {
     pub(crate) process: Labels,
     pub(crate) metrics_every: Duration,
     pub(crate) leave_within: Duration,
-    pub(crate) processes: Arc<InstanceProcesses>,
+    /// The processes of isolated vertices.
+    pub(crate) processes: VertexProcesses,
     pub(crate) failures: Arc<Failures>,
     /// The checkpoint backend, if the program has one.
     pub(crate) snapshots: Option<Arc<dyn WorkerCheckpointBackend>>,
@@ -102,11 +102,9 @@ pub(crate) struct Deployer<'a> {
 /// Runs until the command channel is closed.
 pub(crate) fn run(deployer: Deployer<'_>, metrics: MetricsManager, commands: &Receiver<Command>) {
     let events = deployer.events.clone();
-    let processes = Arc::clone(&deployer.processes);
     let worked = catch_unwind(AssertUnwindSafe(|| {
         DeployerState::new(deployer, &metrics).run(commands)
     }));
-    processes.close();
     metrics.close(LAST_BATCHES);
     let broken = match worked {
         Ok(Ok(())) => return,
@@ -152,8 +150,6 @@ struct DeployerState<'a> {
 /// The current deployment.
 struct Active {
     names: Names,
-    /// The vertices whose instances run in separate processes.
-    isolated: Vec<VertexId>,
     crossings: Arc<WorkerRemoteEdges>,
     backchannel: BackchannelRouter,
     deployment: Deployment,
@@ -210,12 +206,6 @@ impl<'a> DeployerState<'a> {
                 Ok(Command::PeerLost) => {
                     if let Some(active) = &self.active {
                         active.backchannel.process_lost();
-                        self.with.processes.send_all(&ToInstance::Lost);
-                    }
-                }
-                Ok(Command::InstanceLost(site)) => {
-                    if let Some(active) = &self.active {
-                        active.instance_lost(site);
                     }
                 }
                 Ok(Command::Leave) => self.leave(),
@@ -255,8 +245,7 @@ impl<'a> DeployerState<'a> {
     }
 
     fn report_metrics(&mut self) {
-        let processes = &self.with.processes;
-        let view = self.active.as_ref().map(|active| active.view(processes));
+        let view = self.active.as_ref().map(Active::view);
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
             self.report(match batch {
                 Ok(batch) => Event::Metrics(batch),
@@ -324,11 +313,10 @@ impl<'a> DeployerState<'a> {
             }
             self.active = Some(active);
         } else if let Some(active) = &mut self.active {
-            self.with.processes.rescaled(&parallelisms(&change.routes));
             let layout = layout(&active.names, change, instances, self.with.here)?;
             active.deployment.rewire(layout)?;
             active.crossings.workers_restarted(&change.restarted);
-            active.place(change, instances, members, &self.with)?;
+            active.place(change, &members, &self.with)?;
         }
         if let (Some(active), Some(living)) = (&self.active, &mut self.current_attempt)
             && self.leaving.is_none()
@@ -352,8 +340,8 @@ impl<'a> DeployerState<'a> {
         instances: &[InstanceId],
         members: BTreeSet<Site>,
     ) -> Result<Active> {
-        self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
+        let program = isolated_vertices::host(self.with.job, program, &self.with.processes)?;
         let names = Names::of(&program.dag)?;
         let recovery = self.recovery(&program, &names, change)?;
         let living = self.current_attempt.as_mut();
@@ -365,8 +353,7 @@ impl<'a> DeployerState<'a> {
         let crossings = WorkerRemoteEdges::new(&program.dag, network, config);
         let crossings = Arc::new(crossings.with_recovery(recovery));
         crossings.workers_restarted(&change.restarted);
-        let ends = self.with.processes.with_proxies(&program.dag, &crossings)?;
-        let isolated = ends.vertices();
+        let ends: Arc<dyn RemoteEdges> = Arc::<WorkerRemoteEdges>::clone(&crossings);
         let mail = BackchannelRouter::new(
             &self.with.name,
             program.side_channels,
@@ -391,23 +378,19 @@ impl<'a> DeployerState<'a> {
                 .unwrap_or_default(),
             ..JobConfig::named(&self.with.name)
         };
-        let deployment = self.with.node.deploy(
-            &program.dag,
-            config,
-            layout,
-            Arc::new(ends),
-            StartMode::Paused,
-        )?;
+        let deployment =
+            self.with
+                .node
+                .deploy(&program.dag, config, layout, ends, StartMode::Paused)?;
         deployment.when_changed(self.with.look.clone());
         // A change that took effect before the waker was set is found in the next round.
         let mut active = Active {
             names,
-            isolated,
             crossings,
             backchannel: mail,
             deployment,
         };
-        active.place(change, instances, members, &self.with)?;
+        active.place(change, &members, &self.with)?;
         Ok(active)
     }
 
@@ -507,33 +490,11 @@ impl Active {
     fn place(
         &mut self,
         change: &Change,
-        instances: &[InstanceId],
-        mut members: BTreeSet<Site>,
+        members: &BTreeSet<Site>,
         with: &Deployer<'_>,
     ) -> Result<()> {
-        let names = &self.names;
-        let routes = names.placement(&change.routes, with.here)?;
-        let run: Vec<InstanceAt> = instances
-            .iter()
-            .map(|id| names.instance(id))
-            .collect::<Result<_>>()?;
-        let (placement, own) = with_processes(
-            &routes,
-            names.count(),
-            names.vertices(),
-            &run,
-            &self.isolated,
-        )?;
-        members.extend(own);
-        self.backchannel.place(&placement, &members, with.node)
-    }
-
-    /// Notifies the side channels of a lost process of an instance.
-    fn instance_lost(&self, site: Site) {
-        let mut vertices = self.names.vertices();
-        if let Some(id) = vertices.find(|id| id.index() == vertex_at(site)) {
-            self.backchannel.instance_lost(id);
-        }
+        let placement = self.names.placement(&change.routes, with.here)?;
+        self.backchannel.place(&placement, members, with.node)
     }
 
     /// Returns the number of records read and written by all instances.
@@ -544,12 +505,11 @@ impl Active {
             .sum()
     }
 
-    fn view<'a>(&'a self, processes: &'a InstanceProcesses) -> View<'a> {
+    fn view(&self) -> View<'_> {
         View {
             deployment: &self.deployment,
             crossings: &self.crossings,
             backchannel: &self.backchannel,
-            processes,
         }
     }
 }

@@ -19,7 +19,6 @@ use tokio::sync::mpsc;
 
 use crate::deployer::{Command, Commands};
 use crate::host_peers::HostPeers;
-use crate::instance::is_instance;
 use crate::log_events::LogWriter;
 use crate::master_link::{LinkEvent, MasterLink};
 use crate::network::NetworkEvent;
@@ -259,11 +258,6 @@ impl Driver {
 
     fn on_network(&mut self, event: NetworkEvent) -> Option<Result<Ending>> {
         match event {
-            NetworkEvent::Up(site, ..) if is_instance(site) => {}
-            NetworkEvent::Lost(site, ..) if is_instance(site) => {
-                // The supervisor of the process reports more details.
-                self.commands.send(Command::InstanceLost(site));
-            }
             NetworkEvent::Up(Site(container), start, kind) => {
                 let which = format_args!("container {container}, start {start}");
                 self.unreachable.remove(&Site(container));

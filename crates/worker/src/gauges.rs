@@ -101,10 +101,6 @@ impl Gauges {
         let mut received: BTreeMap<(Arc<str>, u32), u64> = came
             .map(|came| ((came.vertex, came.instance), came.bytes))
             .collect();
-        let processes = view.processes().into_iter();
-        let mut processes: BTreeMap<(Arc<str>, u32), u32> = processes
-            .map(|(id, process)| ((id.vertex.as_str().into(), id.index), process.unwrap_or(0)))
-            .collect();
         for report in view.deployment.instances() {
             let of = (report.vertex, report.instance);
             let failures = self.failures.of(&of.0, of.1);
@@ -114,7 +110,6 @@ impl Gauges {
                 exceptions: exceptions
                     .map(|(code, count)| (code.to_string(), *count))
                     .collect(),
-                process: processes.remove(&of),
                 received_bytes: received.remove(&of).unwrap_or(0),
                 messages: messages.remove(&of).map(|counts| self.since(&of, counts)),
                 latency: (report.latency.count() > 0).then(|| {

@@ -29,7 +29,7 @@
 //!   checkpoint backend is a
 //!   [`WorkerCheckpointBackend`](ardea_checkpoint::local::WorkerCheckpointBackend).
 //! * `backchannel`: the transport of the job's side channels.
-//! * `instance`: instances in separate processes.
+//! * `isolated_vertices`: vertices in processes of their own, by crate `ardea-instance`.
 //! * `gauges`: metrics.
 //!
 //! # Invariants
@@ -83,11 +83,11 @@ mod whole_batches;
 
 mod backchannel;
 
-mod instance;
-
 mod deployer;
 mod gauges;
 mod plan;
+
+mod isolated_vertices;
 
 mod attempt;
 mod bounded_inputs;
@@ -100,7 +100,7 @@ mod peer_addresses;
 mod worker;
 
 pub use driver::MasterFinder;
-pub use instance::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
+pub use isolated_vertices::check_isolation;
 pub use settings::{WORKER_SETTINGS, check_settings};
 pub use start::start_from_environment;
 pub use transports::{TransportSetup, Transports};

@@ -107,37 +107,12 @@ impl NetworkThread {
         let setup = thread::Setup {
             transport,
             listeners,
-            connects_to_all: false,
             identity,
             config,
             clock,
             tell,
         };
         NetworkThread::spawn(setup, address)
-    }
-
-    /// Starts the network thread of a process that does not listen, but connects to all known
-    /// peers.
-    ///
-    /// # Errors
-    /// If the system refuses a thread.
-    pub(crate) fn connecting(
-        transport: Box<dyn Transport>,
-        identity: Identity,
-        config: LinkConfig,
-        clock: Clock,
-        tell: Arc<EventCallback>,
-    ) -> Result<Self> {
-        let setup = thread::Setup {
-            transport,
-            listeners: Vec::new(),
-            connects_to_all: true,
-            identity,
-            config,
-            clock,
-            tell,
-        };
-        NetworkThread::spawn(setup, String::new())
     }
 
     fn spawn(setup: thread::Setup, address: String) -> Result<Self> {
@@ -207,7 +182,7 @@ impl Network {
         self.send_request(Request::Peers(peers));
     }
 
-    /// Sets the containers and processes of the job. Data for former members is dropped once they
+    /// Sets the containers of the job. Data for former members is dropped once they
     /// are gone.
     pub(crate) fn members(&self, sites: impl IntoIterator<Item = Site>) {
         self.send_request(Request::Members(sites.into_iter().collect()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use ardea_coordination::packing::{ContainerId, InstanceId, PackingPlan};
 use ardea_core::{Dag, Error, ErrorCode, Result, VertexId};
-use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
+use ardea_engine::{Parallelisms, Placement, Site};
 
 /// The ids of a graph's vertices by name.
 #[derive(Clone, Debug)]
@@ -29,35 +29,6 @@ impl Names {
     /// [`ErrorCode::InvalidJob`] if the program has no vertex of this name.
     pub(crate) fn vertex(&self, name: &str) -> Result<VertexId> {
         self.ids.get(name).copied().ok_or_else(|| unknown(name))
-    }
-
-    /// Returns the ids of all vertices.
-    pub(crate) fn vertices(&self) -> impl Iterator<Item = VertexId> + '_ {
-        self.ids.values().copied()
-    }
-
-    /// Returns the number of vertices.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the placement for the process `here`, with the instance `own` at `here` and all
-    /// others at `elsewhere`.
-    pub(crate) fn around(
-        &self,
-        own: InstanceAt,
-        (here, elsewhere): (Site, Site),
-        parallelisms: &Parallelisms,
-    ) -> Placement {
-        let mut sites = vec![Vec::new(); self.count];
-        for (name, id) in &self.ids {
-            let count = parallelisms.get(name).copied().unwrap_or(1);
-            sites[id.index()] = vec![elsewhere; count as usize];
-        }
-        if let Some(own) = sites[own.0.index()].get_mut(own.1 as usize) {
-            *own = here;
-        }
-        Placement::new(here, sites)
     }
 
     /// Returns the vertex and the index of an instance.

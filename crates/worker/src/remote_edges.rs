@@ -15,7 +15,6 @@ use ardea_network::exchange::{
 
 use crate::attempt_recovery::AttemptRecovery;
 use crate::endpoint_slot::EndpointSlot;
-use crate::instance::{PassthroughCodec, is_instance};
 use crate::network::Network;
 use crate::receiver::RemoteReceiver;
 use crate::sender::RemoteSender;
@@ -76,15 +75,8 @@ impl WorkerRemoteEdges {
         let name = |vertex| dag.get(vertex).name();
         let edges = dag.edges().iter().map(|edge| {
             let codec = edge.wanted_codec().cloned();
-            // Records for the process of an instance are not decoded in the container.
-            let is_for_others = dag.get(edge.target().0).needs_processes();
             Known {
-                codec: match is_for_others {
-                    true => {
-                        codec.map(|codec| Arc::new(PassthroughCodec(codec)) as Arc<dyn ChunkCodec>)
-                    }
-                    false => codec,
-                },
+                codec,
                 from: Arc::clone(name(edge.source().0)),
                 to: Arc::clone(name(edge.target().0)),
             }
@@ -171,7 +163,7 @@ impl WorkerRemoteEdges {
             };
             let counts = StreamCounts {
                 lost: Arc::clone(&self.lost),
-                bytes: self.bytes(stream, to),
+                bytes: self.bytes(stream),
             };
             let end = StreamSender::new(slot, Arc::clone(codec), config, counts);
             let end = match self.recovery.keeping_for(to) {
@@ -183,10 +175,9 @@ impl WorkerRemoteEdges {
         Arc::clone(berth)
     }
 
-    /// Returns the byte counter of a stream. Only edges to other containers are counted, not
-    /// streams to instance processes or of side channels.
-    fn bytes(&self, stream: usize, to: Site) -> Arc<AtomicU64> {
-        let edge = self.edges.get(stream).filter(|_| !is_instance(to));
+    /// Returns the byte counter of a stream. Only edges are counted, not streams of side channels.
+    fn bytes(&self, stream: usize) -> Arc<AtomicU64> {
+        let edge = self.edges.get(stream);
         edge.map_or_else(Arc::default, |edge| {
             self.traffic.sending(&edge.from, &edge.to)
         })

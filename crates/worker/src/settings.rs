@@ -95,7 +95,7 @@ pub static WORKER_SETTINGS: &[Setting] = &[
         },
         default: "20",
         about: "the maximum number of consecutive restarts of a failed instance, before its container ends with the error; 0 disables restarts",
-        trades: "more tolerates temporary errors, fewer shows permanent ones sooner; only for topologies and for instances in separate processes",
+        trades: "more tolerates temporary errors, fewer shows permanent ones sooner; only for topologies and for instances in processes of their own",
     },
 ];
 

@@ -2,12 +2,10 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc as blocking};
 
 use ardea_coordination::control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
-use ardea_coordination::packing::InstanceId;
 use ardea_core::{Clock, DeadLetters, Error, ErrorCode, Result, Token, Waker};
 use ardea_engine::{Job, Node};
 use ardea_instance::COMPONENT_VARIABLE;
@@ -22,7 +20,7 @@ use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
 use crate::host_peers::HostPeers;
-use crate::instance::{InstanceProcesses, InstanceStart, Launch, ProcessExit, run_instance};
+use crate::isolated_vertices;
 use crate::log_events::LogWriter;
 use crate::master_link::MasterLink;
 use crate::network::{EventCallback, NetworkEvent, NetworkThread};
@@ -65,11 +63,7 @@ pub struct WorkerDependencies {
 /// the job's leader. The first error of the job, if the job fails as a whole.
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: WorkerDependencies) -> Result<()> {
     if let Some(component) = std::env::var_os(COMPONENT_VARIABLE) {
-        return job.serve_instance(&component.to_string_lossy());
-    }
-    if let Some(start) = InstanceStart::from_environment()? {
-        ardea_output::start_rotation(RotationRole::Follows)?;
-        return run_instance(&start, job, surroundings);
+        return isolated_vertices::serve(job, &component.to_string_lossy());
     }
     ardea_output::start_rotation(RotationRole::Rotates)?;
     let clock = Clock::system();
@@ -134,12 +128,8 @@ impl<'a> Setup<'a> {
         let (commands, orders) = blocking::channel();
         let commands = Arc::new(Commands(commands));
         let failures = Arc::<Failures>::default();
-        let processes = self.processes(
-            &network,
-            surroundings.command.clone(),
-            Arc::clone(&failures),
-            events.clone(),
-        );
+        let processes =
+            isolated_vertices::processes(self.start, &surroundings, self.config.instance_restarts)?;
         let deployer = Deployer {
             job,
             name: self.start.job.to_string(),
@@ -235,32 +225,6 @@ impl<'a> Setup<'a> {
         }))
     }
 
-    /// Creates the set of instance processes, initially empty.
-    fn processes(
-        &self,
-        network: &NetworkThread,
-        command: Option<Vec<OsString>>,
-        failures: Arc<Failures>,
-        events: mpsc::UnboundedSender<Event>,
-    ) -> Arc<InstanceProcesses> {
-        let address = network.address().parse::<SocketAddr>();
-        let address = address.map_or_else(|_| network.address().to_owned(), reachable);
-        let own = || {
-            let program = std::env::current_exe().map(OsString::from);
-            let arguments = std::env::args_os().skip(1);
-            program.into_iter().chain(arguments).collect()
-        };
-        InstanceProcesses::new(Launch {
-            command: command.unwrap_or_else(own),
-            worker: self.start.clone(),
-            container_address: address,
-            most_in_a_row: self.config.instance_restarts,
-            died: Arc::new(move |instance, death| {
-                drop(events.send(after(&failures, instance, death)))
-            }),
-        })
-    }
-
     /// Runs the control side until it ends.
     async fn control(
         &self,
@@ -310,24 +274,6 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Counts the death of an instance's process, and returns the event for the death.
-fn after(failures: &Failures, instance: InstanceId, death: ProcessExit) -> Event {
-    let vertex = instance.vertex.as_str();
-    // A process without a reported error has lost its records in flight.
-    let code = death.code.unwrap_or(ErrorCode::PeerLost);
-    failures.fails(vertex, instance.index, code);
-    let Some(times) = death.too_often else {
-        failures.restarts(vertex, instance.index);
-        return Event::Failed(instance, death.why);
-    };
-    let what = format!("its process failed {times} times in a row, and is not started again");
-    let error = Error::new(ErrorCode::RestartLimitReached, what)
-        .in_vertex(vertex, instance.index)
-        .because(death.why)
-        .hint("fix the cause of the failure; the same records are processed again");
-    Event::Broken(Some(instance), error)
-}
-
 /// Returns a waker of the deployer that holds its command channel weakly.
 fn look_by(commands: &Arc<Commands>) -> Waker {
     let commands = Arc::downgrade(commands);
@@ -338,16 +284,6 @@ fn look_by(commands: &Arc<Commands>) -> Waker {
     })
 }
 
-/// Returns the local address of a process; an unspecified address is replaced by loopback.
-fn reachable(mut address: SocketAddr) -> String {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address.to_string()
-}
-
 /// Returns the identity for connections between the workers of one submission.
 fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
     Identity {
@@ -355,28 +291,5 @@ fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
         worker: WorkerNumber(u64::from(worker.container.0)),
         incarnation: worker.incarnation,
         token,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whatever_ends_the_process_of_an_instance_is_counted_once_as_it_is_told() {
-        let failures = Failures::default();
-        let death = |code| ProcessExit {
-            why: "its process has ended: signal: 9".into(),
-            code,
-            too_often: None,
-        };
-        for code in [None, Some(ErrorCode::UserPanic), None] {
-            let told = after(&failures, InstanceId::new("counts", 1), death(code));
-            assert!(matches!(told, Event::Failed(..)));
-        }
-        let counts = failures.of("counts", 1);
-        assert_eq!(counts.restarts, 3);
-        assert_eq!(counts.exceptions.values().sum::<u64>(), 3);
-        assert_eq!(counts.exceptions["ARD-612"], 2);
     }
 }

@@ -20,10 +20,6 @@ mod jobs;
 #[allow(dead_code)]
 mod master;
 
-#[path = "worker/receipts.rs"]
-#[allow(dead_code)]
-mod receipts;
-
 use containers::{start, thread};
 use jobs::Adding;
 use master::{Master, PATIENCE, plan};

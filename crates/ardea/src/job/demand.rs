@@ -6,10 +6,9 @@ use ardea_coordination::packing::{
     EQUAL_PARALLELISM_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE,
     MilliCores, Resources, VertexDemand,
 };
-use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
+use ardea_core::{Dag, Isolation, Result, VertexId};
 use ardea_engine::{colocation_groups, equal_parallelism_groups};
 use ardea_rest::{LogicalEdge, LogicalPlan, LogicalVertex};
-use ardea_worker::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 
 /// The default parallelism of a vertex on a cluster.
 const DEFAULT_INSTANCES: NonZeroU32 = NonZeroU32::MIN;
@@ -35,13 +34,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             disk_bytes: said.disk_bytes.unwrap_or(unsaid.disk_bytes),
         };
         let mut wanted = VertexDemand::new(&**vertex.name(), parallelism, each);
-        let is_isolated = vertex.needs_processes();
-        if is_isolated && id.index() >= MOST_ISOLATED_VERTICES {
-            return Err(too_many_vertices(vertex.name()));
-        }
-        let isolated = is_isolated.then_some(MOST_ISOLATED_INSTANCES);
-        let limits = [vertex.instance_limit().map(NonZeroU32::get), isolated];
-        if let Some(most) = limits.into_iter().flatten().min() {
+        if let Some(most) = vertex.instance_limit() {
             wanted = wanted.attribute(MOST_INSTANCES_ATTRIBUTE, most.to_string());
         }
         if vertex.has_fixed_parallelism() {
@@ -101,16 +94,6 @@ fn first_of_group(dag: &Dag, groups: &[Vec<VertexId>], id: VertexId) -> Option<S
     let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
     let first = group.first()?;
     Some(dag.get(*first).name().to_string())
-}
-
-fn too_many_vertices(name: &str) -> Error {
-    Error::new(
-        ErrorCode::InvalidJob,
-        format!(
-            "the instances of {name:?} can't have processes of their own, as it is behind the first {MOST_ISOLATED_VERTICES} steps of its job"
-        ),
-    )
-    .hint("add it before the others, or make several jobs of this one")
 }
 
 #[cfg(test)]
@@ -182,37 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn more_instances_than_can_have_processes_of_their_own_are_refused_whoever_packs() {
-        let limited = |isolation, count, most: Option<u32>| {
-            let mut dag = Dag::new();
-            let parallelism = Parallelism::Exactly(NonZeroU32::new(count).unwrap());
-            let mut vertex = Vertex::new("counts", supplier(|| Nothing)).parallelism(parallelism);
-            if let Some(most) = most {
-                vertex = vertex.max_instances(NonZeroU32::new(most).unwrap());
-            }
-            dag.vertex(vertex.isolation(isolation));
-            demand("job", &dag, Resources::ZERO).unwrap()
-        };
-        let limit = |demand: &JobDemand| demand.vertices[0].instance_limit();
-        let most = Some(MOST_ISOLATED_INSTANCES);
-        assert_eq!(limit(&limited(Isolation::Process, 1, None)), most);
-        assert_eq!(limit(&limited(Isolation::Process, 1, Some(3))), Some(3));
-        assert_eq!(limit(&limited(Isolation::Thread, 1, None)), None);
-        let more = limited(Isolation::Process, MOST_ISOLATED_INSTANCES + 1, None);
-        let error = RoundRobin.pack(&more, &Default::default()).unwrap_err();
-        let told = "\"counts\" asks for 65537 instances, and can have 65536 at most";
-        assert!(error.to_string().contains(told), "{error}");
-    }
-
-    #[test]
-    fn a_step_that_can_not_be_isolated_since_it_is_behind_too_many_is_refused() {
+    fn more_instances_than_a_vertex_can_have_are_refused_whoever_packs() {
         let mut dag = Dag::new();
-        for index in 0..=MOST_ISOLATED_VERTICES {
-            dag.vertex(Vertex::new(format!("v{index}"), supplier(|| Nothing)));
-        }
-        let last = Vertex::new("last", supplier(|| Nothing)).isolation(Isolation::Process);
-        dag.vertex(last);
-        let error = demand("job", &dag, Resources::ZERO).unwrap_err();
-        assert!(error.to_string().contains("\"last\""), "{error}");
+        let vertex = Vertex::new("counts", supplier(|| Nothing)).parallelism(4);
+        dag.vertex(vertex.max_instances(NonZeroU32::new(3).unwrap()));
+        let more = demand("job", &dag, Resources::ZERO).unwrap();
+        let error = RoundRobin.pack(&more, &Default::default()).unwrap_err();
+        let told = "\"counts\" asks for 4 instances, and can have 3 at most";
+        assert!(error.to_string().contains(told), "{error}");
     }
 }

@@ -12,6 +12,7 @@ use ardea_core::{Dag, Error, ErrorCode, Guarantee, Result};
 use ardea_engine::{ExecutionMode, Job, ModeChoice, NodeConfig, Parallelisms};
 use ardea_rest::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_cluster_setting};
 use ardea_scheduler::SLURM_OPTIONS;
+use ardea_worker::check_isolation;
 
 use crate::cluster::Modules;
 
@@ -141,6 +142,7 @@ impl Prepared {
         check_settings(settings, cluster, modules)?;
         let files = files(wanted)?;
         let program = wanted.job.program(&Parallelisms::new())?;
+        check_isolation(&*wanted.job, &program)?;
         let mut demand = demand(name, &program.dag, cluster.instance)?;
         let of_the_job = of_the_job(settings)?;
         add_states(&program.dag, &of_the_job, &mut demand)?;

@@ -33,7 +33,7 @@ pub fn check(args: &InstanceCheckArgs, context: &Context) -> Result<(), Failure>
     if records.is_empty() {
         records.push(match args.role {
             InstanceRole::Bolt => "[\"value\"]".to_owned(),
-            InstanceRole::Step | InstanceRole::Spout => "{\"value\": 1}".to_owned(),
+            _ => "{\"value\": 1}".to_owned(),
         });
     }
     let settings = CheckSettings {

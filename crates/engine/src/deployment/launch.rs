@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Result, Routing,
-    StateBackend, UpstreamVertex, VertexId, Waker, Watermark, panic_message,
+    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Result, StateBackend,
+    UpstreamVertex, VertexId, Waker, Watermark, panic_message,
 };
 
 use crate::executor::threads::Threads;
@@ -37,7 +37,7 @@ pub(crate) struct Launch {
     pub(crate) job: Arc<JobShared>,
     /// Disk storage for state that does not fit into memory.
     pub(crate) local: Option<Arc<dyn StateBackend>>,
-    /// The ends of edges to other processes, and the proxies of instances there.
+    /// The ends of edges to other processes.
     pub(crate) remote: Option<Arc<dyn RemoteEdges>>,
     /// The sources that run to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
@@ -145,14 +145,8 @@ impl Launch {
         Ok((stages, counted))
     }
 
-    /// Creates the processor of an instance, or its proxy if it runs in another process; a panic of
-    /// the user's supplier becomes an error.
+    /// Creates the processor of an instance; a panic of the user's supplier becomes an error.
     fn supply(&self, vertex: VertexId, instance: Instance) -> Result<Code> {
-        if let Some(remote) = &self.remote
-            && let Some(proxy) = remote.proxy(vertex, instance)?
-        {
-            return Ok(Code::Processor(proxy));
-        }
         let supplier = self.wiring.dag.get(vertex).supplier();
         let supplied = catch_unwind(AssertUnwindSafe(|| supplier.supply(instance)));
         let supplied = supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)));
@@ -301,13 +295,7 @@ impl Launch {
         let dag = &self.wiring.dag;
         let edges = dag.inputs(vertex).into_iter();
         edges
-            .map(|edge| {
-                let edge = &dag.edges()[edge.index()];
-                UpstreamVertex {
-                    name: Arc::clone(dag.get(edge.source().0).name()),
-                    is_forward: matches!(edge.wanted_routing(), Routing::Forward),
-                }
-            })
+            .map(|edge| UpstreamVertex::of(dag, &dag.edges()[edge.index()]))
             .collect()
     }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{
     Chunk, Clock, Dag, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Marker, Ordinal,
-    Outbox, OutboxRuntime, Processor, Progress, RestoredState, Result, Routing, StateChunk,
-    UpstreamVertex, VertexId, Waker, Watermark,
+    Outbox, OutboxRuntime, Processor, Progress, RestoredState, Result, StateChunk, UpstreamVertex,
+    VertexId, Waker, Watermark,
 };
 
 use super::EdgeCodecs;
@@ -50,13 +50,8 @@ impl<'a> ReplayedInstance<'a> {
     ) -> Result<Self> {
         let vertex = dag.get(id);
         let processor = vertex.supplier().supply(start.instance)?;
-        let inputs = dag.inputs(id).into_iter().map(|edge| {
-            let edge = &dag.edges()[edge.index()];
-            UpstreamVertex {
-                name: Arc::clone(dag.get(edge.source().0).name()),
-                is_forward: matches!(edge.wanted_routing(), Routing::Forward),
-            }
-        });
+        let inputs = dag.inputs(id).into_iter();
+        let inputs = inputs.map(|edge| UpstreamVertex::of(dag, &dag.edges()[edge.index()]));
         let woken = Arc::new(AtomicBool::new(false));
         let (sets, replaying) = (Arc::clone(&woken), thread::current());
         let context = InstanceContext {

@@ -1,6 +1,6 @@
 //! The interface to the transport of edges between processes.
 
-use ardea_core::{EdgeId, Instance, Processor, Result, VertexId};
+use ardea_core::{EdgeId, Result};
 
 use super::ends::{ReceiveEnd, SendEnd};
 use crate::Site;
@@ -28,14 +28,4 @@ pub trait RemoteEdges: Send + Sync {
     /// # Errors
     /// If the edge has no codec.
     fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>>;
-
-    /// Creates the proxy of an instance that runs in another process, although its place is here;
-    /// `None` if the instance runs in this process.
-    ///
-    /// # Errors
-    /// If the process cannot be started.
-    fn proxy(&self, vertex: VertexId, instance: Instance) -> Result<Option<Box<dyn Processor>>> {
-        let _ = (vertex, instance);
-        Ok(None)
-    }
 }

@@ -46,6 +46,7 @@ pub(super) fn of_role(role: InstanceRole) -> Vec<(&'static str, Case)> {
         InstanceRole::Step => &[FIRST, OF_BATCHES, &[("watermark", watermark)], LAST],
         InstanceRole::Bolt => &[FIRST, OF_BATCHES, components::OF_BOLTS, LAST],
         InstanceRole::Spout => &[FIRST, components::OF_SPOUTS, LAST],
+        InstanceRole::Vertex => &[FIRST, LAST],
     };
     of_role.concat()
 }

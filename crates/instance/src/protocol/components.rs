@@ -22,6 +22,8 @@ pub enum InstanceRole {
     Spout,
     /// A component of a topology that processes tuples.
     Bolt,
+    /// A vertex of the graph of the job's own program.
+    Vertex,
 }
 
 impl InstanceRole {
@@ -31,6 +33,7 @@ impl InstanceRole {
             InstanceRole::Step => "step",
             InstanceRole::Spout => "spout",
             InstanceRole::Bolt => "bolt",
+            InstanceRole::Vertex => "vertex",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The optional parts of the protocol, for spouts and bolts that are the job's own program.
+//! The optional parts of the protocol, for instances of the job's own program.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +32,28 @@ pub struct InstanceControl {
     /// An epoch that has no checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<u64>,
+}
+
+/// The payload of COUNTS: the records that the instance has counted since the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct VertexCounts {
+    /// Late records.
+    pub late: u64,
+    /// Records that missed some of their windows.
+    pub late_in_part: u64,
+    /// Records that could not be processed.
+    pub bad: u64,
+}
+
+impl VertexCounts {
+    /// Returns the growth since `before`.
+    pub fn since(self, before: VertexCounts) -> VertexCounts {
+        VertexCounts {
+            late: self.late.saturating_sub(before.late),
+            late_in_part: self.late_in_part.saturating_sub(before.late_in_part),
+            bad: self.bad.saturating_sub(before.bad),
+        }
+    }
 }
 
 /// The payload of DEADLETTER.

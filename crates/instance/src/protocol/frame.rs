@@ -107,6 +107,8 @@ frame_types! {
     DeadLetter = 22, "DEADLETTER";
     /// A spout that waits has tuples. From the instance.
     Wake = 23, "WAKE";
+    /// Records that a vertex has counted. From the instance.
+    Counts = 24, "COUNTS";
 }
 
 /// The head of a frame.

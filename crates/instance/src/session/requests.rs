@@ -1,4 +1,5 @@
-//! The requests to the process of a spout or bolt, and the notifications outside of its input.
+//! The requests to the process of a spout, bolt or vertex, and the notifications outside of its
+//! input.
 
 use ardea_core::{Epoch, Watermark};
 
@@ -128,7 +129,8 @@ impl InstanceSession {
             }
             return Ok(());
         }
-        let is_bolt = self.configuration.component.role == InstanceRole::Bolt;
+        let role = self.configuration.component.role;
+        let is_bolt = matches!(role, InstanceRole::Bolt | InstanceRole::Vertex);
         let is_end = head.time() == Watermark::END.0.as_micros();
         let is_of_end = || is_end && self.pending.iter().any(Pending::awaits_end);
         if is_bolt && (head.sequence == 0 || is_of_end()) {

@@ -212,6 +212,19 @@ fn records_in_flight_at_a_death_are_sent_alone() {
 }
 
 #[test]
+fn the_end_of_an_input_is_sent_again_after_the_records_before_it() {
+    let mut session = session(4, &Arc::default());
+    run(&mut session);
+    session.push_batch(batch(&[1]), &format());
+    session.push_batch(batch(&[]), &format());
+    assert_eq!(sent(&mut session).len(), 2);
+    assert_eq!(session.on_death(&format()).records, 1);
+    assert_eq!(run(&mut session), [(FrameType::Batch, 3)]);
+    session.on_frame(result(3)).unwrap();
+    assert_eq!(sent(&mut session), [(FrameType::Batch, 4)]);
+}
+
+#[test]
 fn a_record_in_flight_at_three_deaths_is_poisoned() {
     let suspects = Arc::default();
     let mut first = session(4, &suspects);

@@ -12,3 +12,4 @@ mod guarantees;
 mod guest;
 mod javascript;
 mod results;
+mod vertices;

@@ -7,12 +7,14 @@ use ardea_instance::protocol::{
     GuestDeadLetter, GuestHello, InstanceConfiguration, InstanceControl, NOT_ANCHORED, PendingRow,
     RowRecords, StatePartEntry, TupleAck,
 };
-use ardea_instance::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState};
+use ardea_instance::{
+    DeadLetterBuffer, GuestEmits, GuestError, GuestInstance, GuestResults, GuestState,
+    RestoredEntries, guest_failure, save_state, until_done,
+};
 
-use super::context::{DeadLetterBuffer, context};
+use super::context::context;
 use super::rows::{OpenRows, RowOutcome};
-use super::state::{RestoredEntries, checkpointed, save, until_done};
-use super::{GuestWiring, failed, hello, user_failed};
+use super::{GuestWiring, checkpointed, hello, user_failed};
 use crate::ack_batcher::AckBatcher;
 use crate::ack_channel::AckQueues;
 use crate::ack_queue::{AckMessages, AckQueue};
@@ -190,7 +192,7 @@ fn ack(held: PendingRow, outcome: RowOutcome) -> TupleAck {
 
 #[cold]
 fn unconfigured() -> GuestError {
-    failed(Error::new(
+    guest_failure(Error::new(
         ErrorCode::Internal,
         "a bolt is used before CONFIGURE",
     ))
@@ -198,7 +200,7 @@ fn unconfigured() -> GuestError {
 
 fn unreadable(reason: &str) -> GuestError {
     let what = format!("a tuple of the host can't be read: {reason}");
-    failed(Error::new(ErrorCode::BadRecord, what))
+    guest_failure(Error::new(ErrorCode::BadRecord, what))
 }
 
 impl<B: Bolt> BoltGuest<B> {
@@ -307,7 +309,7 @@ impl<B: Bolt> GuestInstance for BoltGuest<B> {
                 }
                 Err(failure) => {
                     if let Some(error) = failure.fatal() {
-                        return Err(failed(error));
+                        return Err(guest_failure(error));
                     }
                     let what = "a failed tuple could not be set aside";
                     let set_aside = out.fail_rest(&tuples, &failure);
@@ -351,7 +353,7 @@ impl<B: Bolt> GuestInstance for BoltGuest<B> {
     fn on_tick(&mut self, out: &mut GuestEmits<'_>) -> Result<(), GuestError> {
         if let Err(failure) = self.call_bolt(out, |bolt, out| bolt.tick(out))? {
             if let Some(error) = failure.fatal() {
-                return Err(failed(error));
+                return Err(guest_failure(error));
             }
             self.letters.add_failed("a tick", failure.to_string());
         }
@@ -364,7 +366,10 @@ impl<B: Bolt> GuestInstance for BoltGuest<B> {
     }
 
     fn save(&mut self, state: &mut GuestState<'_>) -> Result<(), GuestError> {
-        save(self.bolt.state(), state)
+        match checkpointed(self.bolt.state()) {
+            Some(own) => save_state(own, state),
+            None => Ok(()),
+        }
     }
 
     fn restore(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {

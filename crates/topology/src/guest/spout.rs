@@ -8,11 +8,13 @@ use ardea_instance::protocol::{
     GuestDeadLetter, GuestHello, InstanceConfiguration, InstanceControl, SPOUT_IS_DONE,
     StatePartEntry,
 };
-use ardea_instance::{GuestEmits, GuestError, GuestInstance, GuestResults, GuestState};
+use ardea_instance::{
+    DeadLetterBuffer, GuestEmits, GuestError, GuestInstance, GuestResults, GuestState,
+    RestoredEntries, guest_failure, save_state, until_done,
+};
 
-use super::context::{DeadLetterBuffer, context};
-use super::state::{RestoredEntries, checkpointed, save, until_done};
-use super::{GuestWiring, failed, hello, user_failed};
+use super::context::context;
+use super::{GuestWiring, checkpointed, hello, user_failed};
 use crate::acker::AckActions;
 use crate::call_budget::CallBudget;
 use crate::context::ComponentContext;
@@ -84,7 +86,7 @@ impl Running {
 
 #[cold]
 fn unconfigured() -> GuestError {
-    failed(Error::new(
+    guest_failure(Error::new(
         ErrorCode::Internal,
         "a spout is used before CONFIGURE",
     ))
@@ -195,9 +197,12 @@ impl<S: Spout> GuestInstance for SpoutGuest<S> {
         running.emitter.take_batches(|_, _| {
             let what = "a spout in a process of its own emitted a tuple from `prepare_snapshot`";
             let error = Error::new(ErrorCode::InvalidJob, what);
-            Err(failed(error.hint("emit it from `next_tuple`")))
+            Err(guest_failure(error.hint("emit it from `next_tuple`")))
         })?;
-        save(self.spout.state(), state)
+        match checkpointed(self.spout.state()) {
+            Some(own) => save_state(own, state),
+            None => Ok(()),
+        }
     }
 
     fn restore(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {

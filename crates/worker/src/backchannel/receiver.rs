@@ -7,7 +7,6 @@ use std::time::Duration;
 use ardea_core::{Backchannel, Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result};
 use ardea_network::exchange::StreamReceiver;
 
-use super::directory::Directory;
 use super::messages::BackchannelBatch;
 use crate::endpoint_slot::{EndpointSlot, EndpointUser};
 
@@ -17,7 +16,6 @@ const MAX_CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// The tasklet that receives the side-channel messages of one other container.
 pub(super) struct BackchannelReceiverP {
     channels: Arc<[Arc<dyn Backchannel>]>,
-    directory: Arc<Directory>,
     endpoint: EndpointUser<StreamReceiver>,
     clock: Clock,
     bag: Chunk,
@@ -28,13 +26,11 @@ pub(super) struct BackchannelReceiverP {
 impl BackchannelReceiverP {
     pub(super) fn new(
         channels: Arc<[Arc<dyn Backchannel>]>,
-        directory: Arc<Directory>,
         slot: Arc<EndpointSlot<StreamReceiver>>,
         lost: Arc<AtomicU64>,
     ) -> Self {
         BackchannelReceiverP {
             channels,
-            directory,
             endpoint: EndpointUser::new(slot),
             clock: Clock::system(),
             bag: Chunk::new(BackchannelBatch::default()),
@@ -56,7 +52,6 @@ impl BackchannelReceiverP {
                 vertices.get(address.vertex as usize).copied()
             });
             let delivered = match (channel, vertex) {
-                (Some(_), Some(_)) if self.directory.relay(address, letter) => true,
                 (Some(channel), Some(vertex)) => {
                     channel.deliver(vertex, address.instance, letter).is_ok()
                 }

@@ -9,7 +9,6 @@ use ardea_core::{
 };
 use ardea_engine::{JobConfig, JobHandle, Node, Placement, Site};
 
-use super::directory::Directory;
 use super::messages::{Address, BackchannelCodec};
 use super::receiver::BackchannelReceiverP;
 use super::sender::{BackchannelSenderP, MailboxSet, RemoteQueue};
@@ -26,7 +25,6 @@ pub(crate) struct BackchannelRouter {
     places: BTreeMap<QueueAddress, Site>,
     parallelism: BTreeMap<VertexId, u32>,
     routes: BTreeMap<Site, PeerRoute>,
-    directory: Arc<Directory>,
     lost: Arc<AtomicU64>,
 }
 
@@ -54,7 +52,6 @@ impl BackchannelRouter {
             places: BTreeMap::new(),
             parallelism: BTreeMap::new(),
             routes: BTreeMap::new(),
-            directory: Arc::default(),
             lost: Arc::default(),
         }
     }
@@ -104,9 +101,6 @@ impl BackchannelRouter {
         }
         self.places = places;
         self.routes.values().for_each(PeerRoute::publish);
-        let far = self.routes.values().flat_map(|way| way.mailboxes.values());
-        self.directory
-            .set(far.map(|far| (far.address, Arc::clone(far))).collect());
         Ok(())
     }
 
@@ -115,7 +109,7 @@ impl BackchannelRouter {
         self.channels.iter().for_each(|it| it.process_lost());
     }
 
-    /// Notifies the channels that an instance of this container, or its process, has been lost.
+    /// Notifies the channels that an instance of this container has been lost.
     pub(crate) fn instance_lost(&self, vertex: VertexId) {
         self.channels.iter().for_each(|it| it.instance_lost(vertex));
     }
@@ -155,7 +149,7 @@ impl BackchannelRouter {
         Ok(())
     }
 
-    /// Applies the move of an instance's mailbox to the container or process `to`.
+    /// Applies the move of an instance's mailbox to the container `to`.
     fn moved(&mut self, mailbox: QueueAddress, to: Site) {
         self.leave(mailbox);
         let (number, at, instance) = mailbox;
@@ -198,11 +192,9 @@ impl BackchannelRouter {
                 Arc::clone(&out),
             )))
         };
-        let directory = Arc::clone(&self.directory);
         let deliverer = move |_| -> Result<Box<dyn Processor>> {
             Ok(Box::new(BackchannelReceiverP::new(
                 Arc::clone(&channels),
-                Arc::clone(&directory),
                 Arc::clone(&back),
                 Arc::clone(&lost),
             )))

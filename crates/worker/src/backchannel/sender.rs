@@ -1,7 +1,7 @@
 //! The sender of side-channel messages to one other container.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ardea_core::{
@@ -26,8 +26,6 @@ pub(super) struct RemoteQueue {
     pub(super) address: Address,
     /// True if messages may have been posted since the mailbox was last emptied.
     is_nonempty: AtomicBool,
-    /// Messages of other processes' senders, to be relayed.
-    relayed: Mutex<Vec<Vec<u8>>>,
     /// The set of mailboxes that this mailbox belongs to.
     round: Weak<MailboxSet>,
 }
@@ -73,22 +71,8 @@ impl RemoteQueue {
             vertex,
             address,
             is_nonempty: AtomicBool::new(true),
-            relayed: Mutex::default(),
             round: Arc::downgrade(round),
         }
-    }
-
-    /// Queues a message of another sender.
-    pub(super) fn relay(&self, letter: &[u8]) {
-        self.relayed().push(letter.to_vec());
-        self.is_nonempty.store(true, Ordering::Release);
-        if let Some(round) = self.round.upgrade() {
-            round.wake();
-        }
-    }
-
-    fn relayed(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.relayed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers the mailbox with its channel, so that posted messages wake the sender.
@@ -138,10 +122,6 @@ impl BackchannelSenderP {
             }
             let Address { instance, .. } = mailbox.address;
             let (channel, vertex) = (&mailbox.channel, mailbox.vertex);
-            for letter in mailbox.relayed().drain(..) {
-                bag.space().extend(letter);
-                bag.seal(mailbox.address);
-            }
             while channel.collect(vertex, instance, bag.space()) {
                 bag.seal(mailbox.address);
                 if bag.total_bytes() >= BATCH_BYTES {

@@ -14,7 +14,6 @@ use ardea_network::rpc::RefusedLog;
 
 use super::peers::{PeerLocation, PeerState};
 use super::{EventCallback, LinkTotals, NetworkEvent, PeerAddress};
-use crate::instance::is_instance;
 
 /// Maximum number of accepted connections without a completed handshake.
 pub(super) const MOST_STRANGERS: usize = 1024;
@@ -42,9 +41,6 @@ impl Entry {
 /// All connections of this process.
 pub(super) struct Links {
     here: Site,
-    /// True if this process connects to all peers; otherwise it connects only to peers with greater
-    /// numbers.
-    connects_to_all: bool,
     /// The kinds of addresses at which peers are looked for.
     scope: AddressScope,
     identity: Identity,
@@ -69,11 +65,10 @@ impl Links {
     pub(super) fn new(
         identity: Identity,
         config: LinkConfig,
-        (connects_to_all, scope): (bool, AddressScope),
+        scope: AddressScope,
         tell: Arc<EventCallback>,
     ) -> Self {
         Links {
-            connects_to_all,
             scope,
             here: site_of(identity.worker),
             identity,
@@ -176,15 +171,14 @@ impl Links {
         self.abort_missing_peers();
     }
 
-    /// Returns true if a site belongs to the job. Local instance processes always belong to it,
-    /// because they are restarted.
+    /// Returns true if a site belongs to the job.
     fn is_member(&self, site: Site) -> bool {
         let members = self.members.as_ref();
-        is_instance(site) || members.is_none_or(|members| members.contains(&site))
+        members.is_none_or(|members| members.contains(&site))
     }
 
     fn connects_to(&self, site: Site) -> bool {
-        self.connects_to_all || (self.here < site && !is_instance(site))
+        self.here < site
     }
 
     pub(super) fn join(&mut self, station: &Arc<PortSlot>) {

@@ -16,7 +16,7 @@ pub(crate) enum Request {
     Join(Arc<PortSlot>),
     /// Update the addresses of these peers.
     Peers(Vec<PeerAddress>),
-    /// Set the containers and processes that belong to the job.
+    /// Set the containers that belong to the job.
     Members(BTreeSet<Site>),
     /// Drop the invalid connection of this number to this peer, for this reason.
     Complaint(Site, LinkNumber, String),

@@ -23,11 +23,7 @@ const FINISH_TIMEOUT: Duration = Duration::from_millis(500);
 /// The start parameters of the thread.
 pub(super) struct Setup {
     pub(super) transport: Box<dyn Transport>,
-    /// The listeners; none for a process that only connects.
     pub(super) listeners: Vec<Box<dyn Listener>>,
-    /// True if the process connects to all peers; otherwise it connects only to peers with greater
-    /// numbers.
-    pub(super) connects_to_all: bool,
     pub(super) identity: Identity,
     pub(super) config: LinkConfig,
     pub(super) clock: Clock,
@@ -62,7 +58,6 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
     let Setup {
         mut transport,
         mut listeners,
-        connects_to_all,
         identity,
         config,
         clock,
@@ -70,7 +65,7 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
     } = setup;
     let mut batching = BatchDelay::of_bytes(config.latency);
     let scope = transport.scope();
-    let mut links = Links::new(identity, config, (connects_to_all, scope), tell);
+    let mut links = Links::new(identity, config, scope, tell);
     let mut requests = Vec::new();
     let mut publish_at = Duration::ZERO;
     wake_on_time();

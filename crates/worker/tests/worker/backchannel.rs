@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ardea_engine::Job;
+use ardea_core::ErrorCode;
+use ardea_engine::{Job, Parallelisms};
+use ardea_worker::check_isolation;
 
 use crate::containers::{start, thread};
-use crate::instances::{isolating, until};
+use crate::instances::until;
 use crate::jobs::Results;
 use crate::master::{Master, plan};
 use crate::receipts::WithReceipts;
@@ -27,7 +29,8 @@ fn is_unique(list: &Results<(u32, u64)>) -> bool {
     list.len() == count
 }
 
-fn mail_with(isolated: &[&str]) {
+#[test]
+fn mail_reaches_instances_in_other_containers_and_a_lost_one_is_told() {
     runtime().block_on(async {
         let mut master = Master::start(plan(&[
             (1, &[("sends", 0)]),
@@ -35,29 +38,17 @@ fn mail_with(isolated: &[&str]) {
             (3, &[("sends", 1)]),
         ]))
         .await;
-        let jobs = [(); 3].map(|()| {
-            Arc::new(WithReceipts {
-                isolated: isolated.iter().map(|name| name.to_string()).collect(),
-                ..WithReceipts::default()
-            })
-        });
+        let jobs = [(); 3].map(|()| Arc::<WithReceipts>::default());
         let workers: Vec<_> = jobs
             .iter()
             .zip(1..)
             .map(|(job, container)| {
-                let mut start = isolating(start(container, 1, &master.address), isolated);
-                start.settings.insert("test.receipts".into(), "yes".into());
                 let job: Arc<dyn Job> = Arc::<WithReceipts>::clone(job);
-                thread(start, job)
+                thread(start(container, 1, &master.address), job)
             })
             .collect();
         master.start_reading().await;
-        // The messages of isolated instances are visible in their output.
-        until(|| match isolated.contains(&"takes") {
-            true => enough(&jobs[0].results, &[0]) && enough(&jobs[2].results, &[1]),
-            false => enough(&jobs[1].thanks, &[0, 1]),
-        })
-        .await;
+        until(|| enough(&jobs[1].thanks, &[0, 1])).await;
         for job in &jobs {
             let unique = is_unique(&job.results) && is_unique(&job.thanks);
             assert!(unique, "no receipt comes twice");
@@ -73,14 +64,19 @@ fn mail_with(isolated: &[&str]) {
 }
 
 #[test]
-fn mail_reaches_instances_in_other_containers_and_a_lost_one_is_told() {
-    mail_with(&[]);
-}
-
-#[test]
-fn mail_from_and_to_isolated_instances_passes_through_their_containers() {
-    mail_with(&["takes"]);
-    mail_with(&["sends"]);
+fn an_isolated_vertex_of_a_job_with_side_channels_is_refused() {
+    let refused = |isolated: &[&str]| {
+        let job = WithReceipts {
+            isolated: isolated.iter().map(|name| name.to_string()).collect(),
+            ..WithReceipts::default()
+        };
+        let program = job.program(&Parallelisms::new()).unwrap();
+        check_isolation(&job, &program)
+    };
+    refused(&[]).unwrap();
+    let error = refused(&["takes"]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert!(error.to_string().contains("\"takes\""), "{error}");
 }
 
 #[test]

@@ -17,7 +17,6 @@ use ardea_worker::{FinderFactory, MasterFinder, WorkerDependencies, run, start_f
 
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};
-use crate::receipts::WithReceipts;
 
 thread_local! {
     /// The transport of the containers that this thread starts.
@@ -167,12 +166,6 @@ fn job_of(start: &WorkerStart) -> Box<dyn Job> {
     let isolated = start.settings.get("test.isolated");
     let isolated = isolated.map_or("", |names| names).split(',');
     let isolated = isolated.map(str::to_string).collect();
-    if start.settings.contains_key("test.receipts") {
-        return Box::new(WithReceipts {
-            isolated,
-            ..WithReceipts::default()
-        });
-    }
     match start.settings.get("test.adding") {
         Some(total) => Box::new(Adding {
             isolated,

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal,
-    Outbox, Parallelism, Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId,
-    Watermark,
+    ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox,
+    Parallelism, Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_network::exchange::{RowsCodec, Wire};
@@ -245,27 +244,8 @@ pub struct Relaying {
     /// The vertices whose instances run in separate processes.
     pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
-    /// The number of records for relays decoded by this process.
-    pub decoded: Arc<AtomicU64>,
     /// The number of records emitted by the source in this process.
     pub emitted: Arc<AtomicU64>,
-}
-
-/// A codec that counts the decoded records.
-struct Counting {
-    inner: Arc<dyn ChunkCodec>,
-    decoded: Arc<AtomicU64>,
-}
-
-impl ChunkCodec for Counting {
-    fn encode(&self, chunk: &mut Chunk, limit: usize, out: &mut Vec<u8>) -> Result<usize> {
-        self.inner.encode(chunk, limit, out)
-    }
-
-    fn decode(&self, records: usize, payload: &[u8], chunk: &mut Chunk) -> Result<()> {
-        self.decoded.fetch_add(records as u64, Ordering::Relaxed);
-        self.inner.decode(records, payload, chunk)
-    }
 }
 
 impl Relaying {
@@ -306,11 +286,7 @@ impl Job for Relaying {
         let results = Arc::clone(&self.results);
         let list = ardea_core::supplier(move || Collect(Arc::clone(&results)));
         let list = add(&mut dag, parallelism, Vertex::new("list", list));
-        let counting = Arc::new(Counting {
-            inner: wire::<u64>(),
-            decoded: Arc::clone(&self.decoded),
-        });
-        dag.edge(Edge::between(ticks, relay).codec(counting));
+        dag.edge(Edge::between(ticks, relay).codec(wire::<u64>()));
         dag.edge(Edge::between(relay, list).codec(wire::<(u64, u64)>()));
         Ok(Program {
             dag,

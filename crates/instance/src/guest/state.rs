@@ -1,4 +1,4 @@
-//! The state of a component between its process and its host.
+//! The state of an instance of the job's own program, between its process and its host.
 
 use std::thread;
 use std::time::Duration;
@@ -7,43 +7,34 @@ use ardea_core::{
     Checkpointed, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
     SnapshotRequest, SnapshotWriter, StateChunk, StateEntry,
 };
-use ardea_instance::protocol::{StatePartEntry, split_named_key, write_named_key};
-use ardea_instance::{GuestError, GuestState};
 
-use super::failed;
-use crate::state::ComponentState;
+use super::own_program::guest_failure;
+use super::{GuestError, GuestState};
+use crate::protocol::{StatePartEntry, split_named_key, write_named_key};
 
 /// The size of the chunks in which a snapshot is written.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// The wait before a state that has made no progress is called again.
-const REST: Duration = Duration::from_millis(1);
+/// The wait before a callback that has made no progress is repeated.
+pub(crate) const REST: Duration = Duration::from_millis(1);
 
-/// The restored entries of a component that are not passed to it yet.
+/// Restored entries that are not passed to their state yet.
 #[derive(Debug, Default)]
-pub(super) struct RestoredEntries(StateChunk);
+pub struct RestoredEntries(StateChunk);
 
-/// Returns the state of a component that checkpoints contain, if it has any.
-pub(super) fn checkpointed(state: ComponentState<'_>) -> Option<&mut dyn Checkpointed> {
-    match state {
-        ComponentState::Checkpointed(state) => Some(state),
-        ComponentState::Undeclared | ComponentState::Stateless => None,
-    }
-}
-
-/// Writes the whole state of a component.
+/// Writes all of a state.
 ///
 /// # Errors
 /// Errors of the state; the connection to the host.
-pub(super) fn save(state: ComponentState<'_>, out: &mut GuestState<'_>) -> Result<(), GuestError> {
-    let Some(state) = checkpointed(state) else {
-        return Ok(());
-    };
+pub fn save_state(
+    state: &mut dyn Checkpointed,
+    out: &mut GuestState<'_>,
+) -> Result<(), GuestError> {
     let request = SnapshotRequest {
         is_last: out.is_last(),
         ..SnapshotRequest::full(Epoch(out.epoch()))
     };
-    state.take_snapshot(request).map_err(failed)?;
+    state.take_snapshot(request).map_err(guest_failure)?;
     if state.awaits_commit() {
         out.await_commit();
     }
@@ -51,7 +42,8 @@ pub(super) fn save(state: ComponentState<'_>, out: &mut GuestState<'_>) -> Resul
     loop {
         chunk.clear();
         let mut writer = SnapshotWriter::new(&mut chunk, CHUNK_BYTES);
-        let progress = state.write_snapshot(&mut writer).map_err(failed)?;
+        let written = state.write_snapshot(&mut writer);
+        let progress = written.map_err(guest_failure)?;
         for entry in chunk.entries() {
             // A whole snapshot has no removed keys.
             let Some(value) = entry.value else { continue };
@@ -80,9 +72,9 @@ fn rest(progress: Progress) {
 ///
 /// # Errors
 /// Those of the callback.
-pub(super) fn until_done(mut call: impl FnMut() -> Result<Progress>) -> Result<(), GuestError> {
+pub fn until_done(mut call: impl FnMut() -> Result<Progress>) -> Result<(), GuestError> {
     loop {
-        let progress = call().map_err(failed)?;
+        let progress = call().map_err(guest_failure)?;
         if progress.done {
             return Ok(());
         }
@@ -95,10 +87,10 @@ impl RestoredEntries {
     ///
     /// # Errors
     /// An entry that names no state.
-    pub(super) fn add(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {
+    pub fn add(&mut self, entry: StatePartEntry<'_>) -> Result<(), GuestError> {
         let Some((state, key)) = split_named_key(entry.key) else {
             let what = "an entry of the state names no state";
-            return Err(failed(Error::new(ErrorCode::BadRecord, what)));
+            return Err(guest_failure(Error::new(ErrorCode::BadRecord, what)));
         };
         let pushed = self.0.push(StateEntry {
             state,
@@ -106,14 +98,14 @@ impl RestoredEntries {
             key,
             value: Some(entry.value),
         });
-        pushed.map_err(failed)
+        pushed.map_err(guest_failure)
     }
 
     /// Passes all entries to a state, and completes its restore from `epoch`.
     ///
     /// # Errors
     /// Those of the state, and if it does not take all entries.
-    pub(super) fn pass_on(
+    pub fn pass_on(
         &mut self,
         state: &mut dyn Checkpointed,
         (instance, epoch): (Instance, u64),
@@ -123,11 +115,11 @@ impl RestoredEntries {
         while position < entries.byte_len() {
             let before = position;
             let mut left = RestoredState::new(&entries, &mut position, instance, usize::MAX);
-            state.restore(&mut left).map_err(failed)?;
+            state.restore(&mut left).map_err(guest_failure)?;
             if position == before {
-                let what = "the state of the component does not take the entries of its snapshot";
+                let what = "a state does not take the entries of its snapshot";
                 let error = Error::new(ErrorCode::InvalidJob, what);
-                return Err(failed(
+                return Err(guest_failure(
                     error.hint("let `restore` take all entries that it gets"),
                 ));
             }
