@@ -46,6 +46,4 @@ pub use bounds::OutputBounds;
 pub use files::OutputFiles;
 pub use piece::{OutputPiece, ReadFrom, last_lines};
 pub use rotate::SeenSizes;
-pub use rotation_thread::{
-    OUTPUT_VARIABLE, OutputCounts, OutputStart, RotationRole, counts, start_rotation,
-};
+pub use rotation_thread::{OUTPUT_VARIABLE, OutputCounts, OutputStart, counts, start_rotation};

@@ -57,15 +57,6 @@ impl OutputStart {
     }
 }
 
-/// The role of a process among those that write to the same files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RotationRole {
-    /// The process rotates the files.
-    Rotates,
-    /// The parent process rotates the files. This process switches to the new file.
-    Follows,
-}
-
 /// The byte counts of one output since this process started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OutputCounts {
@@ -110,11 +101,11 @@ pub fn counts() -> [OutputCounts; 2] {
 /// # Errors
 ///
 /// [`ErrorCode::LimitReached`] if the system refuses a thread.
-pub fn start_rotation(role: RotationRole) -> Result<()> {
+pub fn start_rotation() -> Result<()> {
     let Some(start) = OutputStart::from_environment() else {
         return Ok(());
     };
-    let mut attended = BoundedOutput::of(&start, role);
+    let mut attended = BoundedOutput::of(&start);
     if attended.is_empty() {
         return Ok(());
     }
@@ -178,7 +169,6 @@ impl Stream {
 struct BoundedOutput {
     files: OutputFiles,
     bounds: OutputBounds,
-    role: RotationRole,
     /// The streams that write to the files, one or both.
     streams: Vec<Stream>,
     counters: &'static OutputCounters,
@@ -190,7 +180,7 @@ struct BoundedOutput {
 
 impl BoundedOutput {
     /// Returns the outputs of this process that write to the files named by `start`.
-    fn of(start: &OutputStart, role: RotationRole) -> Vec<Self> {
+    fn of(start: &OutputStart) -> Vec<Self> {
         let mut all: Vec<BoundedOutput> = Vec::new();
         let streams = [
             (Stream::Stdout, &start.stdout),
@@ -207,19 +197,10 @@ impl BoundedOutput {
                 same.streams.push(stream);
                 continue;
             }
-            // The parent may have rotated the file since this process was started.
-            let oldest = match role {
-                RotationRole::Follows => start.bounds.files,
-                _ => 0,
-            };
-            let is_at =
-                |age| std::fs::metadata(files.aged(age)).is_ok_and(|there| there.ino() == inode);
-            let is_there = (0..=oldest).any(is_at);
-            if is_there {
+            if std::fs::metadata(files.path()).is_ok_and(|there| there.ino() == inode) {
                 all.push(BoundedOutput {
                     files,
                     bounds: start.bounds,
-                    role,
                     streams: vec![stream],
                     counters,
                     inode,
@@ -240,10 +221,6 @@ impl BoundedOutput {
         let grown = bytes.saturating_sub(self.bytes);
         self.bytes = bytes;
         self.counters.written.fetch_add(grown, Ordering::Relaxed);
-        if self.role == RotationRole::Follows {
-            self.follow();
-            return grown > 0;
-        }
         if at_old_ones && let Ok(left_out) = self.files.truncate_old(&self.bounds, &mut self.seen) {
             self.count_dropped(left_out);
         }
@@ -272,18 +249,6 @@ impl BoundedOutput {
             (self.inode, self.bytes) = (rotated.new.metadata().map_or(0, |new| new.ino()), 0);
         }
         self.count_dropped(rotated.left_out);
-    }
-
-    /// Switches to the new file created by the parent.
-    fn follow(&mut self) {
-        let current = std::fs::metadata(self.files.path());
-        if current.is_ok_and(|there| there.ino() != self.inode)
-            && let Ok(file) = self.files.append()
-            && self.redirect(&file)
-            && let Ok(there) = file.metadata()
-        {
-            (self.inode, self.bytes) = (there.ino(), there.len());
-        }
     }
 
     fn redirect(&self, file: &File) -> bool {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ardea_output::{
-    OUTPUT_VARIABLE, OutputBounds, OutputFiles, OutputStart, ReadFrom, RotationRole, start_rotation,
+    OUTPUT_VARIABLE, OutputBounds, OutputFiles, OutputStart, ReadFrom, start_rotation,
 };
 
 /// The environment variable that makes this program print.
@@ -32,14 +32,6 @@ fn main() {
             a_process_is_bounded as fn(),
         ),
         (
-            "a_child_that_inherits_the_output_goes_on_in_the_new_file",
-            a_child_follows,
-        ),
-        (
-            "a_child_whose_file_was_rotated_before_it_began_goes_on_in_the_new_file",
-            a_late_child_follows,
-        ),
-        (
             "standard_output_and_standard_error_may_go_to_one_file",
             one_file_for_both,
         ),
@@ -57,16 +49,7 @@ fn main() {
 fn print(what: &str) {
     let (role, count) = what.split_once(' ').expect("a role and a number");
     let count: u64 = count.parse().expect("a number");
-    start_rotation(match role {
-        "follows" => RotationRole::Follows,
-        _ => RotationRole::Rotates,
-    })
-    .expect("a thread");
-    let mut child = (role == "parent").then(|| {
-        let mut command = Command::new(std::env::current_exe().expect("a program"));
-        let command = command.env(PRINTS, "follows 0").stdin(Stdio::piped());
-        command.spawn().expect("a child")
-    });
+    start_rotation().expect("a thread");
     for number in 0..count {
         println!("line {number:08}");
         if role == "both" {
@@ -74,23 +57,8 @@ fn print(what: &str) {
         }
     }
     for line in std::io::stdin().lock().lines() {
-        let line = line.expect("read");
-        match &mut child {
-            Some(child) => {
-                let input = child.stdin.as_mut().expect("an input");
-                writeln!(input, "{line}").expect("told");
-            }
-            None => println!("{line}"),
-        }
+        println!("{}", line.expect("read"));
     }
-    if let Some(mut child) = child {
-        drop(child.stdin.take());
-        child.wait().expect("ended");
-    }
-}
-
-fn start(folder: &Path, what: &str, stderr: &str) -> Child {
-    start_on(open(folder, "out"), folder, what, stderr)
 }
 
 fn open(folder: &Path, name: &str) -> File {
@@ -98,7 +66,7 @@ fn open(folder: &Path, name: &str) -> File {
     output.open(&BOUNDS).expect("opened")
 }
 
-fn start_on(stdout: File, folder: &Path, what: &str, stderr: &str) -> Child {
+fn start(folder: &Path, what: &str, stderr: &str) -> Child {
     let path = |name: &str| -> PathBuf { folder.join(name) };
     let start = OutputStart {
         stdout: path("out"),
@@ -110,7 +78,7 @@ fn start_on(stdout: File, folder: &Path, what: &str, stderr: &str) -> Child {
         .env(PRINTS, what)
         .env(OUTPUT_VARIABLE, start.to_variable().expect("text"))
         .stdin(Stdio::piped())
-        .stdout(stdout)
+        .stdout(open(folder, "out"))
         .stderr(open(folder, stderr));
     command.spawn().expect("started")
 }
@@ -162,45 +130,6 @@ fn a_process_is_bounded() {
     let said: Vec<String> = error.lines().map_while(Result::ok).collect();
     let told = said.iter().filter(|line| line.contains("cluster.log_size"));
     assert_eq!(told.count(), 1, "{said:?}");
-}
-
-fn a_child_follows() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut child = start(folder.path(), "parent 0", "err");
-    let mut input = child.stdin.take().expect("an input");
-    let output = OutputFiles::new(folder.path(), "out");
-    let line = "x".repeat(1000);
-    // The parent rotates the files although only its child prints.
-    wait_until("nothing is left out", || {
-        for _ in 0..70 {
-            writeln!(&input, "{line}").expect("told");
-        }
-        output.stored_range().expect("read").0 > 0
-    });
-    writeln!(input, "the last line").expect("told");
-    drop(input);
-    assert!(child.wait().expect("ended").success());
-    let (_, lines) = kept(folder.path());
-    assert_eq!(lines.last().map(String::as_str), Some("the last line"));
-    let whole = lines.iter().filter(|it| **it == line).count();
-    assert_eq!(whole, lines.len() - 1, "a line is torn");
-}
-
-fn a_late_child_follows() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name);
-    let stdout = open(folder.path(), "out");
-    std::fs::rename(at("out"), at("out.1")).expect("rotated");
-    let new = File::create(at("out")).expect("made");
-    let mut child = start_on(stdout, folder.path(), "follows 0", "err");
-    let mut input = child.stdin.take().expect("an input");
-    wait_until("it writes to the old file", || {
-        writeln!(&input, "a line").expect("told");
-        new.metadata().expect("looked at").len() > 0
-    });
-    writeln!(input, "the last line").expect("told");
-    drop(input);
-    assert!(child.wait().expect("ended").success());
 }
 
 fn one_file_for_both() {

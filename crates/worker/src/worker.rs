@@ -13,7 +13,6 @@ use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
 use ardea_network::exchange::{Identity, WorkerNumber};
 use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, HandshakeRequest, Security};
 use ardea_network::tls::Tls;
-use ardea_output::RotationRole;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
@@ -65,7 +64,7 @@ pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: WorkerDependencies)
     if let Some(component) = std::env::var_os(COMPONENT_VARIABLE) {
         return isolated_vertices::serve(job, &component.to_string_lossy());
     }
-    ardea_output::start_rotation(RotationRole::Rotates)?;
+    ardea_output::start_rotation()?;
     let clock = Clock::system();
     let notes = LogWriter::new(
         format!("{} container {}", start.job, start.worker),

@@ -11,7 +11,6 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::layout::JobLayout;
 use ardea_metastore::{MetadataStore, StateOptions};
 use ardea_network::rpc::{BLOCKING_THREAD_KEEP_ALIVE, Security};
-use ardea_output::RotationRole;
 use ardea_rest::{ApiError, CLUSTER_SETTINGS, ClusterSettings};
 use ardea_scheduler::CachedPrograms;
 use ardea_scheduler::artifacts::Cache;
@@ -89,7 +88,7 @@ fn run_until_signal(
     // Leases are renewed on threads of their own, so that requests can't delay the renewal.
     let masters = threads("ardea-master")?;
     let runtime = threads("ardea-host")?;
-    ardea_output::start_rotation(RotationRole::Rotates)?;
+    ardea_output::start_rotation()?;
     let ended = runtime.block_on(run(
         start,
         cluster,
