@@ -20,7 +20,8 @@ impl ControlGroup {
     /// into it. Returns `None` if the command has no such limit.
     ///
     /// # Errors
-    /// If there are no groups, or this process may not create one.
+    /// If there are no groups, if a controller is not enabled for groups below that of this
+    /// process, or if this process may not create one.
     pub(super) fn for_process(
         process: Pid,
         command: &InstanceCommand,
@@ -33,6 +34,22 @@ impl ControlGroup {
     }
 
     fn below(base: &Path, process: Pid, command: &InstanceCommand) -> io::Result<ControlGroup> {
+        let controllers = [
+            ("cpu", command.cpu_millicores),
+            ("memory", command.memory_bytes),
+        ];
+        let enabled = fs::read_to_string(base.join("cgroup.subtree_control"))?;
+        let is_missing = |name: &str| {
+            enabled
+                .split_whitespace()
+                .all(|controller| controller != name)
+        };
+        let mut limited = controllers.iter().filter(|(_, limit)| limit.is_some());
+        if let Some((name, _)) = limited.find(|(name, _)| is_missing(name)) {
+            let base = base.display();
+            let what = format!("the controller `{name}` is not enabled for groups below {base}");
+            return Err(io::Error::other(what));
+        }
         let id = process.as_raw_nonzero();
         let group = ControlGroup(base.join(format!("ardea-instance-{id}")));
         fs::create_dir(&group.0)?;
@@ -82,6 +99,11 @@ mod tests {
             .cpu_millicores(1_500)
             .memory_bytes(4_096);
         let process = rustix::process::getpid();
+        let enable = |names| fs::write(base.path().join("cgroup.subtree_control"), names).unwrap();
+        enable("cpu io\n");
+        let error = ControlGroup::below(base.path(), process, &command).unwrap_err();
+        assert!(error.to_string().contains("`memory`"), "{error}");
+        enable("cpu memory\n");
         let group = ControlGroup::below(base.path(), process, &command).unwrap();
         let read = |name| fs::read_to_string(group.0.join(name)).unwrap();
         assert_eq!(read("cpu.max"), "150000 100000");
