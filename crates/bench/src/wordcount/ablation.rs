@@ -132,13 +132,11 @@ fn run(
     Ok((report, spent.per_cpu_second(tuples)))
 }
 
-/// Returns the optimizations. Tuples are always decoded: the process has another format than the
-/// engine.
+/// Returns the optimizations.
 fn of_options(options: TransferOptions) -> Vec<Field> {
     vec![
         ("pools", json!(options.reuses_buffers)),
         ("in_place", json!(options.shares_payloads)),
         ("rings", json!(options.rings)),
-        ("lazy", json!(null)),
     ]
 }
