@@ -116,24 +116,66 @@ bolts:
     )
 }
 
-pub fn isolated_components_count_each_tuple_once_while_they_are_killed() {
-    let arena = Arena::new();
+/// Returns the counts of the job in one process.
+fn expected(arena: &Arena) -> BTreeSet<String> {
     arena.write("expected.yaml", &words("tasklet", 1_000_000));
     let expected = arena.succeed("-q run expected.yaml");
     let expected: BTreeSet<String> = expected.lines().map(str::to_owned).collect();
     assert_eq!(expected.len(), 10, "{expected:?}");
+    expected
+}
+
+/// Submits the job with a process for each instance of both components.
+fn submit_isolated(arena: &Arena) {
     arena.write("words.yaml", &words("process", 2_000));
     arena.succeed(
         "submit words.yaml --set job.containers=2 --set checkpoints.folder=kept \
          --set guarantee=exactly-once --set checkpoints.every=100ms",
     );
-    let described = || arena.look("words").unwrap_or_default();
     arena.until("the processes of both components are shown", || {
-        let described = described();
-        let containers = described["containers"].as_array().into_iter().flatten();
-        let shown = containers.filter_map(|it| it["instance_processes"].as_object());
-        shown.map(serde_json::Map::len).sum::<usize>() == 4
+        shown_processes(arena) == 4
     });
+}
+
+/// Returns the number of instances whose process is shown.
+fn shown_processes(arena: &Arena) -> usize {
+    let described = arena.look("words").unwrap_or_default();
+    let containers = described["containers"].as_array().into_iter().flatten();
+    let shown = containers.filter_map(|it| it["instance_processes"].as_object());
+    shown.map(serde_json::Map::len).sum()
+}
+
+pub fn isolated_components_count_each_tuple_once_while_they_are_killed() {
+    let arena = Arena::new();
+    let expected = expected(&arena);
+    submit_isolated(&arena);
     kill_until_the_end(&arena, "words", ["words", "counts"]);
+    assert_eq!(printed(&arena, "words"), expected);
+}
+
+pub fn an_isolated_bolt_with_state_counts_each_tuple_once_while_it_is_rescaled_and_paused() {
+    let arena = Arena::new();
+    let expected = expected(&arena);
+    submit_isolated(&arena);
+    let committed = || {
+        let job = arena.look("words");
+        job.and_then(|it| it["epochs"]["committed"].as_u64())
+            .unwrap_or(0)
+    };
+    for instances in [3, 1] {
+        let before = committed();
+        arena.until("more is committed", || committed() > before);
+        arena.succeed(&format!("rescale words counts={instances}"));
+        arena.until("each instance has a process", || {
+            shown_processes(&arena) == 2 + instances
+        });
+        arena.succeed("pause words");
+        arena.until_phase("words", "paused");
+        arena.succeed("resume words");
+    }
+    arena.until("the end", || {
+        let job = arena.look("words");
+        job.is_some_and(|it| it["ending"] == "finished")
+    });
     assert_eq!(printed(&arena, "words"), expected);
 }

@@ -155,6 +155,10 @@ const TESTS: &[Test] = &[
         run: components::isolated_components_count_each_tuple_once_while_they_are_killed,
     },
     Test {
+        name: "an_isolated_bolt_with_state_counts_each_tuple_once_while_it_is_rescaled_and_paused",
+        run: components::an_isolated_bolt_with_state_counts_each_tuple_once_while_it_is_rescaled_and_paused,
+    },
+    Test {
         name: "with_acks_no_death_loses_a_number",
         run: deaths::with_acks_no_death_loses_a_number,
     },
