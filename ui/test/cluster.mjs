@@ -99,6 +99,15 @@ export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
+/** With PAGE=FOLDER the page's files come from there, so that a changed page needs no new program. */
+export async function serveSources(context) {
+  const folder = process.env.PAGE;
+  if (folder === undefined) return;
+  await context.route(/\/ui\/(app\.js|style\.css)$/, (route) =>
+    route.fulfill({ path: join(folder, new URL(route.request().url()).pathname.split("/").pop()) }),
+  );
+}
+
 /** A job of random words: fast enough to show figures, slow enough to leave the machine idle. */
 export const WORDS = `
 name: NAME

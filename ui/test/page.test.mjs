@@ -6,7 +6,7 @@ import { createRequire } from "node:module";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { Cluster, freePort, launch, SKEWED, start, WORD_COUNT, WORDS } from "./cluster.mjs";
+import { Cluster, freePort, launch, serveSources, SKEWED, start, WORD_COUNT, WORDS } from "./cluster.mjs";
 
 const TIMEOUT = 60_000;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -28,7 +28,7 @@ after(async () => {
 beforeEach(async () => {
   // axe is added by the test, which the page's own policy forbids.
   context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  await serveSources();
+  await serveSources(context);
   page = await context.newPage();
   page.setDefaultTimeout(TIMEOUT);
   complaints = [];
@@ -42,15 +42,6 @@ afterEach(async () => {
   await context.close();
   assert.deepEqual(complaints, []);
 });
-
-/** With PAGE=FOLDER the page's files come from there, so that a changed page needs no new program. */
-async function serveSources() {
-  const folder = process.env.PAGE;
-  if (folder === undefined) return;
-  await context.route(/\/ui\/(app\.js|style\.css)$/, (route) =>
-    route.fulfill({ path: join(folder, new URL(route.request().url()).pathname.split("/").pop()) }),
-  );
-}
 
 /** Asserts that axe finds nothing serious in what is shown. */
 async function assertAccessible(where) {

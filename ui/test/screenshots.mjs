@@ -1,7 +1,7 @@
 // The pictures of the documentation, from a real cluster: docs/img/page-*.png.
 
 import { join, resolve } from "node:path";
-import { Cluster, launch, SKEWED, WORD_COUNT, WORDS } from "./cluster.mjs";
+import { Cluster, launch, serveSources, SKEWED, WORD_COUNT, WORDS } from "./cluster.mjs";
 
 const OUT = resolve(import.meta.dirname, "..", "..", "docs", "img");
 /** Time in which figures and histories fill up. */
@@ -26,6 +26,7 @@ try {
 
 async function shoot(name, fragment) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 780 } });
+  await serveSources(context);
   const page = await context.newPage();
   await page.goto(`${cluster.url}/ui/${fragment}`);
   await page.waitForTimeout(6_000);
