@@ -31,8 +31,8 @@ pub fn run(args: &BenchArgs<SchedulingParams>, context: &Context) -> Result<(), 
         ));
     }
     let columns = match params.tune {
-        true => &TRACE,
-        false => &SIZES,
+        true => &TRACE[..],
+        false => &SIZES[..],
     };
     series::run(columns, context, |progress, report| {
         run_series(params, progress, report)
