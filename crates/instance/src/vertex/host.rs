@@ -144,7 +144,7 @@ impl VertexHost {
         if !self.queue.is_empty() {
             // The rest is emitted when the outbox has room.
             outbox.wake_at(now);
-        } else if let Some(at) = self.call_at {
+        } else if let Some(at) = self.call_at.filter(|at| *at > now) {
             outbox.wake_at(at);
         }
         Ok(())
