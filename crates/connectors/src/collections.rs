@@ -34,10 +34,11 @@ where
     T: Clone + Send + Sync + 'static,
 {
     let items: Arc<[(T, Timestamp)]> = items.into_iter().collect();
-    SourceBuilder::batch("items").reader(move |instance| ItemReader {
+    let source = SourceBuilder::batch("items").reader(move |instance| ItemReader {
         numbers: SequenceSplits::new(instance, items.len() as u64),
         items: Arc::clone(&items),
-    })
+    });
+    source.repeatable()
 }
 
 struct ItemReader<T> {

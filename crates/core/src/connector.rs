@@ -18,6 +18,7 @@ pub struct Source<T, B> {
     parallelism: Parallelism,
     isolation: Isolation,
     demand: Demand,
+    is_repeatable: bool,
     kind: PhantomData<fn() -> (T, B)>,
 }
 
@@ -92,6 +93,18 @@ macro_rules! described {
                 self
             }
 
+            /// Declares that one instance can be restored from a checkpoint while the others
+            /// continue: see [`Vertex::repeatable`](crate::Vertex::repeatable).
+            pub fn repeatable(mut self) -> Self {
+                self.is_repeatable = true;
+                self
+            }
+
+            /// Returns true if one instance can be restored while the others continue.
+            pub fn is_repeatable(&self) -> bool {
+                self.is_repeatable
+            }
+
             /// Returns the parts: name, supplier, parallelism, isolation.
             pub fn into_parts(
                 self,
@@ -108,7 +121,7 @@ macro_rules! described {
     };
 }
 
-described!(Source<T, B>);
+described!(Source<T, B>, is_repeatable: false);
 described!(Sink<T>, routing: None, is_repeatable: false);
 
 impl<T> Sink<T> {
@@ -132,18 +145,6 @@ impl<T> Sink<T> {
     {
         self.routing = Some(Routing::keyed(key));
         self
-    }
-
-    /// Declares that one instance can be restored from a checkpoint while the others continue: see
-    /// [`Vertex::repeatable`](crate::Vertex::repeatable).
-    pub fn repeatable(mut self) -> Self {
-        self.is_repeatable = true;
-        self
-    }
-
-    /// Returns true if one instance can be restored while the others continue.
-    pub fn is_repeatable(&self) -> bool {
-        self.is_repeatable
     }
 
     /// Returns the routing that the sink requires, if any.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::{
-    Clock, Dag, DeadLetters, Edge, Epoch, FailureReports, Guarantee, InstanceMetrics, Origins,
-    Routing, StateBackend, StateRegistry, Waker,
+    Clock, Dag, DeadLetters, Edge, Epoch, FailureReports, Guarantee, InstanceMetrics, MicroBatch,
+    Origins, Routing, StateBackend, StateRegistry, Waker,
 };
 
 /// Default number of records per chunk. Large enough to amortize one dynamic call per chunk, small
@@ -198,6 +199,28 @@ impl UpstreamVertex {
     }
 }
 
+/// The relation of the numbers of micro-batches to the time of day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MicroBatchTime {
+    /// There is none: the numbers count from the start of the job.
+    FromStart,
+    /// Each micro-batch takes this time. Number zero starts in 1970.
+    From1970(Duration),
+}
+
+impl MicroBatchTime {
+    /// Returns the time from 1970 to the end of a micro-batch, if its number determines it.
+    pub fn end_of(self, batch: MicroBatch) -> Option<Duration> {
+        let MicroBatchTime::From1970(length) = self else {
+            return None;
+        };
+        let nanos = length.as_nanos() * (u128::from(batch.0) + 1);
+        Some(Duration::from_nanos(
+            u64::try_from(nanos).unwrap_or(u64::MAX),
+        ))
+    }
+}
+
 /// The runtime context of an instance; passed to [`Processor::init`](crate::Processor::init).
 #[derive(Clone, Debug)]
 pub struct InstanceContext {
@@ -232,6 +255,9 @@ pub struct InstanceContext {
     pub state_registry: Arc<StateRegistry>,
     /// The destination of failures that the instance handles itself.
     pub failures: FailureReports,
+    /// The clock of the micro-batches that end at the inputs of the instance; `None` if none end
+    /// there.
+    pub micro_batches: Option<MicroBatchTime>,
 }
 
 impl InstanceContext {
@@ -253,6 +279,7 @@ impl InstanceContext {
             local: None,
             state_registry: Arc::default(),
             failures: FailureReports::default(),
+            micro_batches: None,
         }
     }
 }

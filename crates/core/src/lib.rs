@@ -108,7 +108,9 @@ pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use codec::ChunkCodec;
 pub use connector::{Sink, Source};
-pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals, UpstreamVertex};
+pub use context::{
+    DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals, MicroBatchTime, UpstreamVertex,
+};
 pub use cpu_time::thread_cpu_time;
 pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};

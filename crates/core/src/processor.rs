@@ -8,8 +8,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::{
-    Delivery, Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result,
-    Watermark,
+    Delivery, Epoch, FileUse, Inbox, Instance, InstanceContext, MicroBatch, Ordinal, Outbox,
+    Progress, Result, Watermark,
 };
 
 pub use checkpointed::{Checkpointed, NoPartitions, NoState, PartitionRestore};
@@ -79,6 +79,16 @@ pub trait Processor: Send {
     fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         let _ = (epoch, outbox);
         Ok(Progress::DONE)
+    }
+
+    /// Handles the end of micro-batch `batch`, after its records and the watermark at its end. The
+    /// runtime passes the end on afterwards. Called until it returns done, in a job whose
+    /// [context](InstanceContext::micro_batches) has micro-batches.
+    ///
+    /// A step decides here what must not depend on the division of its input into chunks.
+    fn on_batch_end(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = (batch, outbox);
+        Ok(Progress::IDLE)
     }
 
     /// Handles the end of the input `ordinal`. Called until it returns done.

@@ -32,6 +32,12 @@ impl Progress {
         done: true,
     };
 
+    /// Finished, and nothing was to do.
+    pub const IDLE: Progress = Progress {
+        made: false,
+        done: true,
+    };
+
     /// Returns [`Progress::DONE`] if `done`, else [`Progress::MADE`].
     pub const fn done_if(done: bool) -> Progress {
         Progress { made: true, done }

@@ -190,6 +190,10 @@ impl Vertex {
     /// A repeatable instance that gets the input after the checkpoint again writes the same records
     /// and watermarks in each micro-batch. Neither the clock nor the division into chunks changes
     /// them. A repeatable sink undoes only output of its own instance.
+    ///
+    /// A repeatable source has one output. It emits the same records in the same order again, from
+    /// the position in a checkpoint on, and no watermarks. It never exceeds the room of its outbox.
+    /// The runtime repeats the division into micro-batches.
     pub fn repeatable(mut self, is_repeatable: bool) -> Self {
         self.is_repeatable = is_repeatable;
         self

@@ -70,6 +70,7 @@ mod planning;
 mod program;
 mod recording;
 mod remote;
+mod source_log;
 
 mod channels;
 mod executor;
@@ -110,3 +111,4 @@ pub use snapshotting::{
     InstanceName, RecordCounts, RestoreReader, RestoreSource, SnapshotAbort, SnapshotIo,
     SnapshotRead, SnapshotReport, SnapshotSink, StateHandoff,
 };
+pub use source_log::{SourceBatchEnd, SourceLog, SourceLogReader};

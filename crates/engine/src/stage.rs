@@ -117,6 +117,8 @@ pub(crate) struct ProcessorStage {
     owes_wake: bool,
     woken: Arc<AtomicBool>,
     marks: LatencyMarkerInterval,
+    /// True if the processor has handled the end of the micro-batch that is ending.
+    has_ended_batch: bool,
     /// Present at a source in micro-batch mode.
     batches: Option<Box<SourceBatches>>,
     /// Present if snapshots are taken.
@@ -164,6 +166,7 @@ impl ProcessorStage {
             context,
             woken,
             marks: LatencyMarkerInterval::default(),
+            has_ended_batch: false,
             batches: None,
             snapshots: None,
             is_at_snapshot: false,
@@ -473,7 +476,6 @@ impl ProcessorStage {
     /// Calls the current callback; when it is done, advances to the next phase.
     fn call(&mut self) -> Result<bool> {
         if let Phase::BatchEnd(batch, waited) = self.phase {
-            // The processor is not called, so its state remains that of its snapshot.
             return self.end_batch_of_step(batch, waited);
         }
         self.is_at_snapshot = false;
@@ -524,6 +526,9 @@ impl ProcessorStage {
             self.take_snapshot(epoch);
             self.outbox.marker(Marker::Barrier(epoch));
             self.context.metrics.count_epoch();
+            if let Some(batches) = &mut self.batches {
+                batches.end_epoch(epoch);
+            }
             self.phase = match self.kind {
                 Kind::Source { .. } => Phase::Completing,
                 _ => Phase::Reading,
@@ -534,7 +539,11 @@ impl ProcessorStage {
 
     fn complete(&mut self) -> Result<bool> {
         let is_source = self.is_source();
-        if is_source && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended) {
+        let awaits_batches = self.awaits_batches();
+        if is_source
+            && !self.repeats_batches()
+            && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended)
+        {
             if self.end_batch_of_source(true) {
                 return Ok(true);
             }
@@ -545,7 +554,7 @@ impl ProcessorStage {
         if self.end_batch_of_source(false) {
             return Ok(true);
         }
-        if self.rests() {
+        if self.rests() || awaits_batches {
             return Ok(false);
         }
         if self.marks.take_owed() {
@@ -563,6 +572,7 @@ impl ProcessorStage {
             // must not treat it so.
             return Ok(false);
         }
+        self.hold_time(progress.done);
         if progress.done {
             let source = self.code.processor();
             let is_at_end = source.is_some_and(|source| source.source().is_at_end());

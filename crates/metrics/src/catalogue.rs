@@ -177,6 +177,7 @@ metrics! {
     RING_FULL = "ardea_ring_full_total", Counter, LINK, Sum, "times that the network thread had to wait for room in the ring to the peer";
     KEPT_BYTES = "ardea_kept_output_bytes", Gauge, PROCESS, Sum, "output since the last checkpoint that a worker keeps, to restore another worker alone";
     REUSED_FRAMES = "ardea_kept_frames_reused_total", Counter, PROCESS, Sum, "kept frames that were sent again to a worker that was restored alone";
+    REPEATED_BATCHES = "ardea_micro_batches_repeated_total", Counter, PROCESS, Sum, "micro-batches that this worker has got again from one that was restored alone; it drops them and runs none again";
     LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records in flight when a container was lost, and those received for instances that do not exist";
     LOST_BACKCHANNEL_MESSAGES = "ardea_lost_backchannel_messages_total", Counter, PROCESS, Sum, "messages outside the graph, such as acks, that were received and could not be delivered";
     OUTPUT_BYTES = "ardea_output_bytes_total", Counter, OUTPUT, Sum, "bytes that the container has written to `stream`, standard output or standard error";

@@ -66,11 +66,19 @@ impl<const N: usize> InstanceCounters<N> {
         self.restored.restore(STATE, state)
     }
 
-    /// Returns the restored numbers of all previous instances, by instance index.
+    /// Returns the restored numbers of all previous instances, by instance index. Earlier versions
+    /// may have written fewer numbers; the others are zero.
     fn all(&mut self) -> Result<Vec<[i64; N]>> {
         let all = self.restored.all(|(instances, _)| *instances)?;
         let numbers = all.unwrap_or_default().into_iter();
-        let numbers = numbers.map(|(_, numbers)| numbers.try_into().map_err(|_| truncated_entry()));
+        let numbers = numbers.map(|(_, numbers)| {
+            let mut all = [0; N];
+            let places = all.get_mut(..numbers.len()).filter(|it| !it.is_empty());
+            places
+                .ok_or_else(truncated_entry)?
+                .copy_from_slice(&numbers);
+            Ok(all)
+        });
         numbers.collect()
     }
 

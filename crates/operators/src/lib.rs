@@ -63,6 +63,7 @@ mod rolling;
 mod backlog;
 mod forward;
 mod instance_state;
+mod key_order;
 mod record_errors;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, InstanceContext, ManualClock, Marker, Ordinal, Processor, Result, Rows,
-    Timestamp, Watermark,
+    Chunk, Clock, InstanceContext, ManualClock, Marker, MicroBatch, MicroBatchTime, Ordinal,
+    Processor, Result, Rows, Timestamp, Watermark,
 };
 
 pub(crate) use runner::{Rooms, Runner, Written};
@@ -30,6 +30,7 @@ enum Step {
     /// Records of an input, in chunks of a given size.
     Records(Ordinal, Arc<dyn Fn(usize) -> Vec<Chunk>>),
     Watermark(Timestamp),
+    BatchEnd(MicroBatch),
     EdgeDone(Ordinal),
     Advance(Duration),
 }
@@ -196,6 +197,14 @@ impl Drive {
         self
     }
 
+    /// Ends a micro-batch of ten milliseconds.
+    pub(crate) fn batch_end(mut self, batch: u64) -> Self {
+        let length = Duration::from_millis(10);
+        self.context.micro_batches = Some(MicroBatchTime::From1970(length));
+        self.steps.push(Step::BatchEnd(MicroBatch(batch)));
+        self
+    }
+
     pub(crate) fn edge_done(mut self, input: Ordinal) -> Self {
         self.inputs = self.inputs.max(input.0 + 1);
         self.steps.push(Step::EdgeDone(input));
@@ -245,6 +254,7 @@ impl Drive {
                     }
                 }
                 Step::Watermark(time) => run.watermark(Watermark(*time))?,
+                Step::BatchEnd(batch) => run.batch_end(*batch)?,
                 Step::EdgeDone(input) => {
                     open.retain(|other| other != input);
                     run.edge_done(*input)?;

@@ -209,6 +209,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
                 .collect())
         });
         let name = self.pipeline.fresh_name(kind);
-        self.pipeline.add(name, vec![self.from], outputs, lower)
+        let first: Stream<U, B, E> = self.pipeline.add(name, vec![self.from], outputs, lower);
+        first.repeatable()
     }
 }

@@ -36,7 +36,8 @@ where
         ports.truncate(1);
         Ok(ports)
     });
-    pipeline.add(name, from, 1, lower)
+    let results: Stream<_, B, Timed> = pipeline.add(name, from, 1, lower);
+    results.repeatable()
 }
 
 /// Adds a step over several bounded streams, with one result per key.

@@ -342,7 +342,7 @@ where
             }
         });
         let fed = vec![self.keyed_input(), other.keyed_input()];
-        add_keyed_step(&self.stream.pipeline, name, fed, make)
+        add_keyed_step(&self.stream.pipeline, name, fed, make).repeatable()
     }
 }
 

@@ -45,6 +45,7 @@ impl Pipeline {
     ) -> Stream<T, B, Untimed> {
         let source = source.into();
         let demand = source.wanted_demand();
+        let is_repeatable = source.is_repeatable();
         let (name, supplier, parallelism, isolation) = source.into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
@@ -59,6 +60,7 @@ impl Pipeline {
         });
         let name = self.fresh_name(&name);
         let stream = self.add(name, vec![], 1, lower);
+        self.edit(stream.from.step, |step| step.is_repeatable = is_repeatable);
         stream.resources(demand)
     }
 

@@ -71,7 +71,7 @@ where
         M: Fn(&mut S, &K, T) -> U + Send + Sync + 'static,
     {
         let logic = Arc::new(map_stateful(self.key_of(), create, f));
-        self.keyed_step(name, stateful!(logic))
+        self.keyed_step(name, stateful!(logic)).repeatable()
     }
 
     /// Adds a custom step with state per key. `make` is called once per instance. An instance
@@ -107,7 +107,7 @@ where
         M: Fn(&mut S, &K, T) -> I + Send + Sync + 'static,
     {
         let logic = Arc::new(flat_map_stateful(self.key_of(), create, f));
-        self.keyed_step(name, stateful!(logic))
+        self.keyed_step(name, stateful!(logic)).repeatable()
     }
 
     /// Calls `on_record` for each record and `on_timer` for each timer. Both may emit any number of

@@ -303,6 +303,7 @@ impl Lowering<'_> {
     ) -> Port {
         let stage = Vertex::new(format!("{name}: partial"), supplier)
             .generated_name(true)
+            .repeatable(self.is_repeatable)
             .parallelism(input.parallelism);
         let vertex = self.dag.vertex(stage);
         if let Some(record) = way.record {

@@ -82,6 +82,16 @@ impl<T, B, E> Stream<T, B, E> {
     }
 }
 
+impl<T, B, E> Stream<T, B, E> {
+    /// Declares that one instance of the step can be restored while the others continue: see
+    /// [`Vertex::repeatable`](ardea_core::Vertex::repeatable).
+    pub(crate) fn repeatable(self) -> Self {
+        self.pipeline
+            .edit(self.from.step, |step| step.is_repeatable = true);
+        self
+    }
+}
+
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Applies `f` to each record.
     ///
@@ -153,6 +163,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let look = Arc::new(move |record: &T, _| look(record));
         self.follow("inspect", move || InspectP::new(Arc::clone(&look)))
+            .repeatable()
     }
 
     /// Prints each record to standard error and forwards it, for debugging.
@@ -162,6 +173,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let look = Arc::new(|record: &T, time: Timestamp| eprintln!("{time:?} {record:?}"));
         self.follow("peek", move || InspectP::new(Arc::clone(&look)))
+            .repeatable()
     }
 
     /// Emits the first `count` records and drops the rest. The stream is still read to its end, if
@@ -241,8 +253,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             )])
         });
         let name = self.pipeline.fresh_name("merge");
-        self.pipeline
-            .add(name, vec![self.from, other.from], 1, lower)
+        let from = vec![self.from, other.from];
+        let both: Stream<_, _, E> = self.pipeline.add(name, from, 1, lower);
+        both.repeatable()
     }
 
     /// Distributes the records evenly over all cores; on a cluster, over as many instances as
@@ -488,14 +501,6 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         end.pipeline
             .edit(end.from.step, |step| step.is_repeatable = is_repeatable);
         end.resources(demand).from.step
-    }
-
-    /// Declares that one instance of the step can be restored while the others continue: see
-    /// [`Vertex::repeatable`](ardea_core::Vertex::repeatable).
-    pub(crate) fn repeatable(self) -> Self {
-        self.pipeline
-            .edit(self.from.step, |step| step.is_repeatable = true);
-        self
     }
 
     /// Adds a step on single records with a generated name.

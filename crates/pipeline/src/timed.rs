@@ -37,6 +37,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let time = Arc::new(time);
         self.follow::<T, _>("timestamps", move || StampP::new(Arc::clone(&time), policy))
+            .repeatable()
             .retyped()
     }
 
@@ -57,6 +58,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow::<T, _>("timestamps", move || {
             StampP::new(Arc::clone(&time), policy).on_error(on_error, raw_of::<T>)
         })
+        .repeatable()
         .retyped()
     }
 
@@ -64,6 +66,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// far ahead](WatermarkPolicy::max_ahead), becomes a dead letter.
     pub fn with_native_timestamps(self, policy: WatermarkPolicy) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || NativeTimeP::<T>::new(policy))
+            .repeatable()
             .retyped()
     }
 
@@ -80,6 +83,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow::<T, _>("timestamps", move || {
             NativeTimeP::<T>::new(policy).on_error(on_error, raw_of::<T>)
         })
+        .repeatable()
         .retyped()
     }
 
@@ -120,6 +124,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         self.follow("map-timed", move || MapTimedP::new(Arc::clone(&f)))
+            .repeatable()
     }
 
     /// Replays recorded events: `speed` seconds of recorded time pass per second. An infinite speed

@@ -239,6 +239,10 @@ where
         });
         let pipeline = self.keyed.stream.pipeline;
         let results: Stream<_, B, Timed> = pipeline.add(name, vec![from], 1, lower);
+        let results = match early {
+            true => results,
+            false => results.repeatable(),
+        };
         let late = results.sibling(1);
         (results, late)
     }

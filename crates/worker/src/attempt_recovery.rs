@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_coordination::control::{
     ExecutionAttempt, JobRecoveryReason, RecoveryScope, RestoredWorker, WorkerId,
 };
 use ardea_core::{Dag, Epoch, Isolation};
-use ardea_engine::{ModeChoice, Placement, Site};
+use ardea_engine::{ModeChoice, Placement, Site, SourceLog};
 use ardea_network::exchange::{RetainedStreamState, WorkerNumber};
 
 /// The workers of an attempt that can be restored alone, and the output that is kept for them.
@@ -21,17 +21,23 @@ pub(crate) struct AttemptRecovery {
     /// The epoch that the attempt was restored from in this process.
     from: Option<Epoch>,
     keeping: Option<Arc<RetainedStreamState>>,
+    /// The micro-batches of the sources here, if this worker can be restored alone.
+    log: Option<Arc<SourceLog>>,
+    /// The number of micro-batches that this worker has got again.
+    repeated: Arc<AtomicU64>,
 }
 
 impl AttemptRecovery {
     /// Determines the workers of an attempt that can be restored alone. `has_side_channels` is true
-    /// if instances exchange messages other than records.
+    /// if instances exchange messages other than records, and `is_restored_alone` if the worker at
+    /// `here` joins an attempt that runs.
     pub(crate) fn of(
         dag: &Dag,
         placement: &Placement,
         attempt: ExecutionAttempt,
         mode: &ModeChoice,
         has_side_channels: bool,
+        (here, is_restored_alone): (Site, bool),
     ) -> Self {
         let Some(batches) = &mode.batches else {
             return AttemptRecovery::default();
@@ -61,18 +67,24 @@ impl AttemptRecovery {
                 continue;
             }
             for vertex in vertices().filter(|it| placement.sites(*it).contains(site)) {
-                if dag.inputs(vertex).is_empty() {
+                let is_source = dag.inputs(vertex).is_empty();
+                let vertex = dag.get(vertex);
+                let is_repeatable = vertex.is_repeatable() && vertex.nondeterminism().is_none();
+                if is_source {
                     *scope = RecoveryScope::JobBecause(JobRecoveryReason::HasSource);
                     break;
                 }
-                if !dag.get(vertex).is_repeatable() {
+                if !is_repeatable {
                     *scope = RecoveryScope::JobBecause(JobRecoveryReason::NotRepeatable);
                 }
             }
         }
+        let log = scopes.get(&here) == Some(&RecoveryScope::Worker);
         AttemptRecovery {
             scopes,
+            log: log.then(|| Arc::new(SourceLog::new(attempt.from, is_restored_alone))),
             from: attempt.from,
+            repeated: Arc::default(),
             keeping: Some(Arc::new(RetainedStreamState::new(batches.kept_bytes))),
         }
     }
@@ -85,6 +97,21 @@ impl AttemptRecovery {
     /// Returns true if the worker at `site` can be restored alone.
     pub(crate) fn covers(&self, site: Site) -> bool {
         self.scope(site) == RecoveryScope::Worker
+    }
+
+    /// Returns the log of the micro-batches of the sources here.
+    pub(crate) fn source_log(&self) -> Option<&Arc<SourceLog>> {
+        self.log.as_ref()
+    }
+
+    /// Returns the counter of the micro-batches that this worker has got again.
+    pub(crate) fn repeated(&self) -> &Arc<AtomicU64> {
+        &self.repeated
+    }
+
+    /// Returns the number of micro-batches that this worker has got again.
+    pub(crate) fn repeated_batches(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
     }
 
     /// Returns the store of the output to `site`, if its worker can be restored alone.

@@ -311,6 +311,9 @@ impl<'a> DeployerState<'a> {
             if let Some(living) = &mut self.current_attempt {
                 living.begun(&active.deployment);
             }
+            if let Some(log) = active.crossings.recovery().source_log() {
+                log.open();
+            }
             self.active = Some(active);
         } else if let Some(active) = &mut self.active {
             let layout = layout(&active.names, change, instances, self.with.here)?;

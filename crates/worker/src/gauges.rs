@@ -166,6 +166,8 @@ impl Gauges {
             batch.push(catalogue::KEPT_BYTES.name, &none, kept);
             let reused = Value::Counter(recovery.reused_frames() as f64);
             batch.push(catalogue::REUSED_FRAMES.name, &none, reused);
+            let repeated = Value::Counter(recovery.repeated_batches() as f64);
+            batch.push(catalogue::REPEATED_BATCHES.name, &none, repeated);
         }
         for ((site, transport), total) in self.network.counts() {
             let counts = total.counts;

@@ -1,9 +1,10 @@
 //! The receiving end of an edge from another container.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use ardea_core::{Chunk, Error, ErrorCode, Result, Waker};
+use ardea_core::{Chunk, Error, ErrorCode, Marker, Result, Waker};
 use ardea_engine::{ReceiveEnd, RemoteItem, StreamState};
 use ardea_network::exchange::{Received, StreamItem, StreamReceiver};
 
@@ -20,6 +21,8 @@ pub(crate) struct RemoteReceiver {
     batches: Option<Box<BatchBuffer>>,
     /// A received chunk whose micro-batch may be incomplete; empty between calls.
     incoming: Chunk,
+    /// The number of connections over which the peer has got the ends of its sources.
+    reported: u64,
 }
 
 impl RemoteReceiver {
@@ -29,12 +32,14 @@ impl RemoteReceiver {
             arrivals,
             batches: None,
             incoming: Chunk::default(),
+            reported: 0,
         }
     }
 
     /// Lets the end pass on complete micro-batches only, of a peer that may be restored alone.
-    pub(crate) fn by_whole_batches(mut self) -> Self {
-        self.batches = Some(Box::default());
+    /// Those that come again are counted in `repeated`.
+    pub(crate) fn by_whole_batches(mut self, repeated: &Arc<AtomicU64>) -> Self {
+        self.batches = Some(Box::new(BatchBuffer::new(Arc::clone(repeated))));
         self
     }
 
@@ -55,8 +60,11 @@ impl RemoteReceiver {
             let Some(endpoint) = self.endpoint.get() else {
                 return Ok(None);
             };
-            match endpoint.receive(now, &mut self.incoming)? {
-                None => return Ok(None),
+            let received = endpoint.receive(now, &mut self.incoming)?;
+            let is_new = endpoint.connections() != self.reported;
+            match received {
+                None if !is_new => return Ok(None),
+                None => {}
                 Some(StreamItem::Restarted {
                     is_new_process: true,
                 }) => batches.restarted()?,
@@ -69,8 +77,15 @@ impl RemoteReceiver {
                 Some(StreamItem::Frame(frame)) => {
                     let bytes = endpoint.last_frame_bytes();
                     let item = item_of(frame, (instances, bytes), &mut self.arrivals);
+                    if let RemoteItem::Marker(Marker::BatchEnd(_)) = item {
+                        batches.add_source_ends(endpoint.source_ends())?;
+                    }
                     batches.add(item, &mut self.incoming)?;
                 }
+            }
+            if is_new {
+                self.reported = endpoint.connections();
+                endpoint.report_source_ends(batches.source_ends());
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ardea_coordination::control::{Generation, RestoredWorker};
 use ardea_core::{ChunkCodec, Dag, Edge, EdgeId, Error, ErrorCode, Result};
-use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site};
+use ardea_engine::{ReceiveEnd, RemoteEdges, SendEnd, Site, SourceLog};
 use ardea_network::exchange::{
     End, ReceiverConfig, RetainedOutput, SenderConfig, StreamCounts, StreamId, StreamReceiver,
     StreamSender, StreamSenderConfig,
@@ -215,7 +215,8 @@ impl RemoteEdges for WorkerRemoteEdges {
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn SendEnd>> {
         let codec = self.codec(edge.index())?;
         let berth = self.sending(edge.index(), to, codec);
-        Ok(Box::new(RemoteSender::new(berth)))
+        let sender = RemoteSender::new(berth);
+        Ok(Box::new(sender.with_log(self.recovery.source_log())))
     }
 
     fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>> {
@@ -225,9 +226,13 @@ impl RemoteEdges for WorkerRemoteEdges {
         let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
         let receiver = RemoteReceiver::new(berth, arrivals);
         Ok(Box::new(match self.recovery.covers(from) {
-            true => receiver.by_whole_batches(),
+            true => receiver.by_whole_batches(self.recovery.repeated()),
             false => receiver,
         }))
+    }
+
+    fn source_log(&self) -> Option<Arc<SourceLog>> {
+        self.recovery.source_log().cloned()
     }
 }
 

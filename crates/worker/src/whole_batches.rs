@@ -5,9 +5,11 @@
 //! follows the checkpoint; micro-batches that the consumers already have are dropped.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_core::{Chunk, Error, ErrorCode, Marker, MicroBatch, Result, Watermark};
-use ardea_engine::RemoteItem;
+use ardea_engine::{RemoteItem, SourceBatchEnd};
 
 /// The items of a stream, by micro-batch.
 #[derive(Debug, Default)]
@@ -22,6 +24,10 @@ pub(crate) struct BatchBuffer {
     /// True from a restart of the peer to the end of its first micro-batch.
     has_restarted: bool,
     has_ended: bool,
+    /// The ends of the peer's sources since the last barrier.
+    source_ends: Vec<SourceBatchEnd>,
+    /// The number of micro-batches that came again, of all streams.
+    repeated: Arc<AtomicU64>,
     /// Emptied chunks, for reuse.
     spare: Vec<Chunk>,
 }
@@ -30,6 +36,37 @@ pub(crate) struct BatchBuffer {
 const SPARE_CHUNKS: usize = 16;
 
 impl BatchBuffer {
+    /// Creates a buffer that counts repeated micro-batches in `repeated`.
+    pub(crate) fn new(repeated: Arc<AtomicU64>) -> Self {
+        BatchBuffer {
+            repeated,
+            ..BatchBuffer::default()
+        }
+    }
+
+    /// Adds the encoded ends of sources that belong to the next item, the end of a micro-batch.
+    ///
+    /// # Errors
+    /// If they cannot be decoded.
+    pub(crate) fn add_source_ends(&mut self, ends: &[u8]) -> Result<()> {
+        for end in SourceBatchEnd::decode(ends)? {
+            let mut known = self.source_ends.iter().rev();
+            let last = known.find(|known| known.source == end.source);
+            // A restarted peer sends those again that are known.
+            if last.is_none_or(|last| last.batch < end.batch) {
+                self.source_ends.push(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the encoded ends of the peer's sources since the last barrier.
+    pub(crate) fn source_ends(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.source_ends.iter().for_each(|end| end.put(&mut bytes));
+        bytes
+    }
+
     /// Adds an item; its records are in `chunk`, which is empty afterwards.
     ///
     /// # Errors
@@ -48,7 +85,8 @@ impl BatchBuffer {
                 (self.last, self.has_restarted) = (Some(batch), false);
                 true
             }
-            RemoteItem::Marker(Marker::Barrier(_)) => {
+            RemoteItem::Marker(Marker::Barrier(epoch)) => {
+                self.source_ends.retain(|end| end.after >= epoch);
                 self.last = None;
                 true
             }
@@ -69,6 +107,9 @@ impl BatchBuffer {
 
     /// Drops an item that the consumers already have.
     fn drop_item(&mut self, item: RemoteItem, until: MicroBatch) -> Result<()> {
+        if let RemoteItem::Marker(Marker::BatchEnd(_)) = item {
+            self.repeated.fetch_add(1, Ordering::Relaxed);
+        }
         match item {
             RemoteItem::Marker(Marker::BatchEnd(batch)) if batch == until => {
                 self.drops_until = None;
@@ -198,6 +239,42 @@ mod tests {
         add_records(&mut batches, 1);
         end(&mut batches, 0).unwrap();
         assert_eq!(passed(&mut batches), ["[1]", "end 0"]);
+    }
+
+    #[test]
+    fn the_ends_of_sources_are_known_once_from_the_last_barrier_on() {
+        let source_end = |source: u32, after: u64, batch: u64| SourceBatchEnd {
+            source: (source, 0),
+            after: Epoch(after),
+            batch: MicroBatch(batch),
+            records: 5,
+            watermark: Watermark::NONE,
+            is_idle: false,
+        };
+        let encoded = |ends: &[SourceBatchEnd]| {
+            let mut bytes = Vec::new();
+            ends.iter().for_each(|end| end.put(&mut bytes));
+            bytes
+        };
+        let mut batches = BatchBuffer::default();
+        // Source 1 is ahead: it has passed the barrier.
+        let before = [
+            source_end(0, 2, 1),
+            source_end(1, 2, 1),
+            source_end(1, 3, 2),
+        ];
+        batches.add_source_ends(&encoded(&before)).unwrap();
+        end(&mut batches, 1).unwrap();
+        add(&mut batches, Marker::Barrier(Epoch(3))).unwrap();
+        assert_eq!(batches.source_ends(), encoded(&before[2..]));
+        batches.restarted().unwrap();
+        let again = [
+            source_end(1, 3, 2),
+            source_end(0, 3, 2),
+            source_end(1, 3, 4),
+        ];
+        batches.add_source_ends(&encoded(&again)).unwrap();
+        assert_eq!(batches.source_ends(), encoded(&again));
     }
 
     #[test]

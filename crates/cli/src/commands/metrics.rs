@@ -232,6 +232,7 @@ fn unit(name: &str) -> &'static str {
         "fds" => "files",
         "id" => "process",
         "batches" => "batches",
+        "repeated" if of.contains("_batches_") => "batches",
         _ => "",
     }
 }

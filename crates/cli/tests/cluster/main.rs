@@ -296,8 +296,8 @@ const TESTS: &[Test] = &[
         run: drains::an_update_without_room_is_told_and_taken_back_by_itself_or_by_the_numbers_before,
     },
     Test {
-        name: "in_micro_batches_a_worker_without_sources_is_restored_while_the_others_continue",
-        run: survives::in_micro_batches_a_worker_without_sources_is_restored_while_the_others_continue,
+        name: "in_micro_batches_each_worker_is_restored_while_the_others_continue",
+        run: survives::in_micro_batches_each_worker_is_restored_while_the_others_continue,
     },
     Test {
         name: "what_is_published_in_micro_batches_is_the_same_whatever_happens",

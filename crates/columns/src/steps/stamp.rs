@@ -1,9 +1,9 @@
 //! Event time from a column.
 
 use ardea_core::{
-    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, OnError, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
-    Timestamp, Watermark, WatermarkPolicy,
+    Checkpointed, Epoch, Error, ErrorCode, Inbox, InstanceContext, MicroBatch, OnError, Ordinal,
+    Outbox, Processor, Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter,
+    StateShape, Timestamp, Watermark, WatermarkPolicy,
 };
 use ardea_operators::WatermarkEmitter;
 use arrow_array::cast::AsArray;
@@ -121,6 +121,10 @@ impl Processor for ColumnStampP {
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         self.emitter.check_idle(outbox);
         Ok(Progress::DONE)
+    }
+
+    fn on_batch_end(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        Ok(self.emitter.end_batch(batch, outbox))
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {

@@ -177,7 +177,7 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
 
     /// Builds the source for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
-        self.build_as::<AsRows<T, D>, T>()
+        self.build_as::<AsRows<T, D>, T>().repeatable()
     }
 
     fn build_as<F, R>(self) -> Source<R, Bounded>

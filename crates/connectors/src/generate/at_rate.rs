@@ -212,7 +212,9 @@ where
                 instance,
             )))
         };
-        Source::new(format!("{}/s", plan.rate), Arc::new(supply)).parallelism(parallelism)
+        Source::new(format!("{}/s", plan.rate), Arc::new(supply))
+            .parallelism(parallelism)
+            .repeatable()
     }
 }
 

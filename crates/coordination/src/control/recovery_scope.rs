@@ -34,7 +34,7 @@ pub enum JobRecoveryReason {
     NothingKept,
     /// The attempt has no committed checkpoint.
     NoCheckpoint,
-    /// The worker was restored alone from the same checkpoint before.
+    /// A worker was restored alone from the same checkpoint before.
     RestoredBefore,
     /// A checkpoint was requested and not committed.
     CheckpointInProgress,
@@ -54,7 +54,7 @@ impl fmt::Display for JobRecoveryReason {
             JobRecoveryReason::NothingKept => "micro_batch.kept_bytes is 0",
             JobRecoveryReason::NoCheckpoint => "no checkpoint was committed",
             JobRecoveryReason::RestoredBefore => {
-                "it was restored alone from the same checkpoint before"
+                "a worker was restored alone from the same checkpoint before"
             }
             JobRecoveryReason::CheckpointInProgress => "a checkpoint was in progress",
             JobRecoveryReason::JobDisturbed => "the job was being changed, restored or ended",

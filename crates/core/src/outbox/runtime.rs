@@ -32,6 +32,9 @@ pub trait OutboxRuntime {
     /// Returns, without removing it, the next marker of a lane whose records have been taken.
     fn peek_marker(&self, lane: usize) -> Option<Marker>;
 
+    /// Removes the markers of all lanes for which `keep` returns false.
+    fn retain_markers(&mut self, keep: &mut dyn FnMut(&Marker) -> bool);
+
     /// Sets the maximum number of records per lane; zero refuses all.
     fn set_budget(&mut self, records: usize);
 }
@@ -78,6 +81,12 @@ impl OutboxRuntime for Outbox {
             slot.markers.pop_front()
         } else {
             None
+        }
+    }
+
+    fn retain_markers(&mut self, keep: &mut dyn FnMut(&Marker) -> bool) {
+        for slot in &mut self.slots {
+            slot.markers.retain(&mut *keep);
         }
     }
 

@@ -49,7 +49,7 @@ impl Default for MicroBatchConfig {
             records: None,
             record: None,
             record_bytes: 64 << 20,
-            kept_bytes: 0,
+            kept_bytes: 64 << 20,
         }
     }
 }
@@ -109,7 +109,7 @@ pub(super) const KEPT_BYTES: Setting = Setting {
         least: 0,
         most: 1 << 44,
     },
-    default: "0B",
+    default: "64MiB",
     about: "with mode=micro-batch on a cluster: how much output since the last checkpoint a worker keeps in memory, to restore another worker alone; 0 always restores the whole job",
     trades: "more covers longer checkpoint intervals, and takes memory",
 };

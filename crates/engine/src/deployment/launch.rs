@@ -111,10 +111,16 @@ impl Launch {
                 _ => (Kind::Step, Arc::clone(&self.job.signals)),
             };
             let woken = Arc::new(AtomicBool::new(false));
+            let feeds_urgent = self.to_their_end.contains(&id);
             let context = InstanceContext {
                 metrics,
                 waker: waker(place.clone(), Arc::clone(&woken)),
                 inputs: self.producers(id),
+                // No micro-batch ends at the input of a vertex that feeds an urgent input.
+                micro_batches: match inputs == 0 || feeds_urgent {
+                    true => None,
+                    false => self.job.batches.as_ref().map(|clock| clock.time()),
+                },
                 ..self.context(vertex.name(), which, signals)
             };
             let name = InstanceName {
@@ -131,8 +137,9 @@ impl Launch {
             let is_recorded = matches!(code, Code::Recorded(_));
             let desk = desk.map(|desk| desk.always_full(is_recorded));
             let stage = ProcessorStage::new(code, context, inputs, outputs, kind, woken);
-            let feeds_urgent = self.to_their_end.contains(&id);
-            let stage = stage.with_batches(self.job.batches.as_ref(), feeds_urgent);
+            let log = self.remote.as_ref().and_then(|remote| remote.source_log());
+            let log = log.map(|log| (log, id));
+            let stage = stage.with_batches(self.job.batches.as_ref(), feeds_urgent, log);
             let stage = match desk {
                 Some(desk) => stage.with_snapshots(desk),
                 None => stage,
@@ -287,6 +294,7 @@ impl Launch {
             local: self.local.clone(),
             state_registry: Arc::default(),
             failures: self.job.failure_reports(vertex, instance),
+            micro_batches: None,
         }
     }
 

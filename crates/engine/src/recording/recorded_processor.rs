@@ -240,6 +240,10 @@ impl Processor for RecordedProcessor {
         self.until_done(event, outbox, |inner, outbox| inner.on_epoch(epoch, outbox))
     }
 
+    fn on_batch_end(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        self.call(outbox, |inner, outbox| inner.on_batch_end(batch, outbox))
+    }
+
     fn on_edge_done(&mut self, input: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
         let event = RecordedEvent::EdgeDone(input);
         self.until_done(event, outbox, |inner, outbox| {

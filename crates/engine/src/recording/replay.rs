@@ -178,7 +178,15 @@ fn replay_from<'a>(
 fn run_batch(instance: &mut ReplayedInstance<'_>, batch: &RecordedBatch<'_>) -> Option<Error> {
     let run = || {
         let mut events = batch.events.iter();
-        events.try_for_each(|event| instance.handle(event))
+        events.try_for_each(|event| instance.handle(event))?;
+        let mut events = batch.events.iter();
+        let is_last = events.any(|event| matches!(event, RecordedEvent::Complete));
+        match batch.end {
+            BatchOutcome::Complete if !is_last => {
+                instance.handle(&RecordedEvent::BatchEnd(batch.last))
+            }
+            _ => Ok(()),
+        }
     };
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.err(),

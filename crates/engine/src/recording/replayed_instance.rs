@@ -6,9 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Clock, Dag, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Marker, Ordinal,
-    Outbox, OutboxRuntime, Processor, Progress, RestoredState, Result, StateChunk, UpstreamVertex,
-    VertexId, Waker, Watermark,
+    Chunk, Clock, Dag, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Marker,
+    MicroBatchTime, Ordinal, Outbox, OutboxRuntime, Processor, Progress, RestoredState, Result,
+    StateChunk, UpstreamVertex, VertexId, Waker, Watermark,
 };
 
 use super::EdgeCodecs;
@@ -67,6 +67,10 @@ impl<'a> ReplayedInstance<'a> {
             guarantee: match start.keeps_state {
                 true => Guarantee::ExactlyOnce,
                 false => Guarantee::None,
+            },
+            micro_batches: match dag.feeding_urgent_inputs().contains(&id) {
+                true => None,
+                false => Some(MicroBatchTime::FromStart),
             },
             ..InstanceContext::detached(vertex.name())
         };
@@ -132,6 +136,9 @@ impl<'a> ReplayedInstance<'a> {
                 self.until_done(|it| it.processor.on_watermark(*watermark, &mut it.outbox))?;
             }
             RecordedEvent::Epoch(epoch) => self.end_epoch(*epoch)?,
+            RecordedEvent::BatchEnd(batch) => {
+                self.until_done(|it| it.processor.on_batch_end(*batch, &mut it.outbox))?;
+            }
             RecordedEvent::EdgeDone(input) => {
                 self.until_done(|it| it.processor.on_edge_done(*input, &mut it.outbox))?;
             }

@@ -1,9 +1,11 @@
 //! The interface to the transport of edges between processes.
 
+use std::sync::Arc;
+
 use ardea_core::{EdgeId, Result};
 
 use super::ends::{ReceiveEnd, SendEnd};
-use crate::Site;
+use crate::{Site, SourceLog};
 
 /// A factory for the ends of edges to and from other processes.
 ///
@@ -28,4 +30,10 @@ pub trait RemoteEdges: Send + Sync {
     /// # Errors
     /// If the edge has no codec.
     fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn ReceiveEnd>>;
+
+    /// Returns the log of the micro-batches of the sources here, if this process may be restored
+    /// alone.
+    fn source_log(&self) -> Option<Arc<SourceLog>> {
+        None
+    }
 }

@@ -95,6 +95,18 @@ impl Code {
         sending.map_or(Ok(Progress::DONE), |sending| sending.handle(event))
     }
 
+    /// Handles the end of a micro-batch. Called until it returns done.
+    pub(super) fn on_batch_end(
+        &mut self,
+        batch: MicroBatch,
+        outbox: &mut Outbox,
+    ) -> Result<Progress> {
+        match self.processor() {
+            Some(processor) => processor.on_batch_end(batch, outbox),
+            None => Ok(Progress::IDLE),
+        }
+    }
+
     /// Emits the remaining output, or ends as if the input had ended if `is_drained`.
     #[inline]
     pub(super) fn complete(

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Marker, MicroBatch, OutboxRuntime, Result};
+use ardea_core::{Marker, MicroBatch, OutboxRuntime, Result, VertexId, Watermark};
 
 use super::{Phase, ProcessorStage};
-use crate::micro_batch::{BatchClock, SourceBatches};
+use crate::SourceLog;
+use crate::micro_batch::{BatchClock, SourceBatches, SourceTime};
 
 impl ProcessorStage {
     /// Lets the stage process micro-batches, if there is a `clock`, and a source end them unless it
     /// `feeds_urgent` inputs. An end of such a source would wait for inputs that are not read yet.
+    /// The source adds its micro-batches to `log`, and repeats those of its predecessor.
     ///
     /// The state is then restored whole before the first record: the order of records that wait for
     /// state would not follow from the input alone.
@@ -18,11 +20,34 @@ impl ProcessorStage {
         mut self,
         clock: Option<&Arc<BatchClock>>,
         feeds_urgent: bool,
+        log: Option<(Arc<SourceLog>, VertexId)>,
     ) -> Self {
         self.restores_lazily &= clock.is_none();
         let clock = clock.filter(|_| self.is_source() && !feeds_urgent);
-        self.batches = clock.map(|clock| Box::new(SourceBatches::new(Arc::clone(clock))));
+        let records = self.context.metrics.records_out();
+        self.batches = clock.map(|clock| {
+            let batches = SourceBatches::new(Arc::clone(clock), records);
+            Box::new(match log {
+                Some((log, vertex)) => {
+                    let instance = self.context.instance.index;
+                    batches.logged(log, (vertex.index() as u32, instance))
+                }
+                None => batches,
+            })
+        });
         self
+    }
+
+    /// Returns true if the source repeats micro-batches of its predecessor.
+    pub(super) fn repeats_batches(&self) -> bool {
+        let batches = self.batches.as_ref();
+        batches.is_some_and(|batches| batches.is_repeating())
+    }
+
+    /// Returns true if the source waits for the micro-batches that it must repeat.
+    pub(super) fn awaits_batches(&mut self) -> bool {
+        let batches = self.batches.as_mut();
+        batches.is_some_and(|batches| batches.is_waiting())
     }
 
     /// Returns the time at which a source ends a micro-batch by itself.
@@ -30,7 +55,7 @@ impl ProcessorStage {
         // In other phases the source ends none.
         let batches = self.batches.as_ref();
         let batches = batches.filter(|_| self.phase == Phase::Completing)?;
-        Some(batches.deadline())
+        batches.deadline()
     }
 
     /// Ends the micro-batch of a source if it is due, or if it has begun and a barrier follows.
@@ -45,17 +70,43 @@ impl ProcessorStage {
             false => batches.due(records),
         };
         let Some(batch) = due else { return false };
-        batches.end(batch, records);
+        let time = batches.end(batch, records);
+        self.pass_time(time);
         self.context.metrics.count_batch(Duration::ZERO);
         self.outbox.marker(Marker::BatchEnd(batch));
         true
     }
 
-    /// Passes the end of a micro-batch on when the processor has written the output that found no
-    /// room before, for which it has requested a call. Returns true if the micro-batch has ended.
+    /// Retains the watermarks and idle markers of a source until its micro-batch ends. Passes them
+    /// on if the source `has_ended`.
+    pub(super) fn hold_time(&mut self, has_ended: bool) {
+        let Some(batches) = &mut self.batches else {
+            return;
+        };
+        self.outbox
+            .retain_markers(&mut |marker| !batches.hold(marker));
+        if has_ended {
+            let time = batches.take_time();
+            self.pass_time(time);
+        }
+    }
+
+    /// Sends the event time of a source.
+    fn pass_time(&mut self, time: SourceTime) {
+        if time.watermark > Watermark::NONE {
+            self.outbox.watermark(time.watermark);
+        }
+        if time.is_idle {
+            self.outbox.marker(Marker::Idle);
+        }
+    }
+
+    /// Calls the processor at the end of a micro-batch. Passes the end on when the processor has
+    /// written the output that found no room before, for which it has requested a call. Returns
+    /// true if there was progress.
     ///
     /// # Errors
-    /// If a recording cannot be written, and errors of a recorded processor.
+    /// If a recording cannot be written, and errors of the processor.
     pub(super) fn end_batch_of_step(
         &mut self,
         batch: MicroBatch,
@@ -67,10 +118,19 @@ impl ProcessorStage {
         if self.owes_wake || self.wake_at.is_some_and(|deadline| deadline <= now) {
             return Ok(false);
         }
+        if !self.has_ended_batch {
+            let progress = self.code.on_batch_end(batch, &mut self.outbox)?;
+            self.is_at_snapshot &= !progress.made;
+            self.has_ended_batch = progress.done;
+            if progress.made || !progress.done {
+                return Ok(progress.made);
+            }
+        }
         if !self.code.end_batch(batch, &mut self.outbox)? {
             return Ok(!self.outbox.is_empty());
         }
         self.context.metrics.count_batch(waited);
+        self.has_ended_batch = false;
         self.phase = Phase::Reading;
         Ok(true)
     }

@@ -70,8 +70,12 @@ pub enum Kind {
     Latency = 11,
     /// A message between the two ends of a connection over shared memory. It never reaches a link.
     Ring = 12,
-    /// The end of a micro-batch. Payload: its number, eight bytes.
+    /// The end of a micro-batch. Payload: its number, eight bytes; then the sources' ends since the
+    /// last such frame, if the sender may be restored alone.
     BatchEnd = 13,
+    /// From a receiver: the sources' ends that it has got since the last barrier. A sender that was
+    /// restored alone repeats them.
+    SourceEnds = 14,
 }
 
 impl Kind {
@@ -90,6 +94,7 @@ impl Kind {
             11 => Kind::Latency,
             12 => Kind::Ring,
             13 => Kind::BatchEnd,
+            14 => Kind::SourceEnds,
             _ => return None,
         })
     }
@@ -113,8 +118,13 @@ impl Kind {
     /// Returns the payload length, if all frames of this kind have the same.
     const fn fixed_payload(self) -> Option<usize> {
         match self {
-            Kind::Records | Kind::Hello | Kind::Refusal | Kind::Ring => None,
-            Kind::Watermark | Kind::Latency | Kind::BatchEnd => Some(8),
+            Kind::Records
+            | Kind::Hello
+            | Kind::Refusal
+            | Kind::Ring
+            | Kind::BatchEnd
+            | Kind::SourceEnds => None,
+            Kind::Watermark | Kind::Latency => Some(8),
             Kind::Grant => Some(16),
             Kind::Idle | Kind::Barrier | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_core::{
+    Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, MicroBatch, Result, Watermark,
+};
 
 use crate::exchange::ids::{InstanceNumber, WorkerNumber};
 
@@ -114,6 +116,9 @@ pub(super) enum RetainedFrame<'a> {
         records: u16,
         payload: &'a [u8],
     },
+    /// The end of a micro-batch, with encoded ends of sources.
+    BatchEnd(MicroBatch, &'a [u8]),
+    /// Another marker.
     Marker(Marker),
     /// No producer sends to the instance at the moment.
     Leave(InstanceNumber),
@@ -135,8 +140,22 @@ enum Entry {
         records: u16,
         bytes: usize,
     },
+    BatchEnd {
+        batch: MicroBatch,
+        bytes: usize,
+    },
     Marker(Marker),
     Leave(InstanceNumber),
+}
+
+impl Entry {
+    /// Returns the length of the payload.
+    fn bytes(&self) -> usize {
+        match self {
+            Entry::Records { bytes, .. } | Entry::BatchEnd { bytes, .. } => *bytes,
+            Entry::Marker(_) | Entry::Leave(_) => 0,
+        }
+    }
 }
 
 /// The frames between two barriers.
@@ -238,7 +257,7 @@ impl RetainedOutput {
             }
             Marker::Idle => self.is_idle = true,
             Marker::Done => self.spoil("a stream has ended"),
-            Marker::BatchEnd(_) => self.trim(),
+            Marker::BatchEnd(batch) => return self.add_batch_end(batch, &[]),
             Marker::Barrier(_) | Marker::Latency(_) => {}
         }
         if let Some(segment) = self.segments.back_mut() {
@@ -254,6 +273,18 @@ impl RetainedOutput {
                 entries: Vec::new(),
                 payloads: Vec::new(),
             });
+        }
+    }
+
+    /// Adds the end of a micro-batch, with encoded ends of sources. All earlier frames have been
+    /// sent.
+    pub(super) fn add_batch_end(&mut self, batch: MicroBatch, source_ends: &[u8]) {
+        self.trim();
+        if let Some(segment) = self.segments.back_mut() {
+            segment.payloads.extend_from_slice(source_ends);
+            let bytes = source_ends.len();
+            segment.entries.push(Entry::BatchEnd { batch, bytes });
+            self.keeping.bytes.add(bytes);
         }
     }
 
@@ -287,17 +318,18 @@ impl RetainedOutput {
     /// Returns the next frame to send.
     pub(super) fn next(&self) -> Option<RetainedFrame<'_>> {
         let (at, entry, payload) = self.peek()?;
+        let bytes = entry.bytes();
+        let payload = self.segments[at].payloads.get(payload..payload + bytes)?;
         Some(match entry {
+            Entry::BatchEnd { batch, .. } => RetainedFrame::BatchEnd(batch, payload),
             Entry::Marker(marker) => RetainedFrame::Marker(marker),
             Entry::Leave(target) => RetainedFrame::Leave(target),
             Entry::Records {
-                target,
-                records,
-                bytes,
+                target, records, ..
             } => RetainedFrame::Records {
                 target,
                 records,
-                payload: self.segments[at].payloads.get(payload..payload + bytes)?,
+                payload,
             },
         })
     }
@@ -308,11 +340,7 @@ impl RetainedOutput {
             return;
         };
         let index = if at == self.next.0 { self.next.1 } else { 0 };
-        let bytes = match entry {
-            Entry::Records { bytes, .. } => bytes,
-            Entry::Marker(_) | Entry::Leave(_) => 0,
-        };
-        self.next = (at, index + 1, payload + bytes);
+        self.next = (at, index + 1, payload + entry.bytes());
     }
 
     /// Goes back to the barrier of the epoch `from`. Returns the state of the stream there.
@@ -379,7 +407,7 @@ impl Drop for RetainedOutput {
 
 #[cfg(test)]
 mod tests {
-    use ardea_core::{MicroBatch, Rows, Timestamp};
+    use ardea_core::{Rows, Timestamp};
 
     use super::*;
     use crate::exchange::RowsCodec;
@@ -408,6 +436,7 @@ mod tests {
             all.push(match frame {
                 RetainedFrame::Records { payload, .. } => format!("{payload:?}"),
                 RetainedFrame::Marker(marker) => format!("{marker:?}"),
+                RetainedFrame::BatchEnd(batch, _) => format!("{:?}", Marker::BatchEnd(batch)),
                 RetainedFrame::Leave(target) => format!("leave {}", target.0),
             });
             output.advance();

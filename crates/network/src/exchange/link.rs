@@ -97,7 +97,8 @@ pub struct Link {
     doorbell: NetworkWaker,
     ports: Vec<((End, StreamId), PortEnd)>,
     port_index: HashMap<(End, StreamId), usize, FixedState>,
-    early_grants: HashMap<StreamId, Frame, FixedState>,
+    /// The latest frame of each kind for senders that are not opened yet.
+    early_grants: HashMap<(StreamId, Kind), Frame, FixedState>,
     /// Index of the port that sends first in the next slice.
     next_port: usize,
     /// A buffer that the connection had no room for.
@@ -201,10 +202,12 @@ impl Link {
             owner,
             self.doorbell.clone(),
         );
-        if end == End::Sender
-            && let Some(grant) = self.early_grants.remove(&stream)
-        {
-            port_end.deliver(grant);
+        for kind in [Kind::Grant, Kind::SourceEnds] {
+            if end == End::Sender
+                && let Some(frame) = self.early_grants.remove(&(stream, kind))
+            {
+                port_end.deliver(frame);
+            }
         }
         self.ports.push(((end, stream), port_end));
         Ok(port)
@@ -334,7 +337,7 @@ impl Link {
                 let reason = printable(&frame.payload);
                 return Err(self.gone(DisconnectReason::RefusedByPeer(reason)));
             }
-            Kind::Grant => End::Sender,
+            Kind::Grant | Kind::SourceEnds => End::Sender,
             _ => End::Receiver,
         };
         let stream = header.stream;
@@ -354,8 +357,9 @@ impl Link {
 
     fn stray(&mut self, end: End, frame: Frame) {
         if end == End::Sender && self.early_grants.len() < MAX_EARLY_GRANTS {
-            // The receiver was opened before the sender: its grant is stored.
-            self.early_grants.insert(frame.header.stream, frame);
+            // The receiver was opened before the sender: its frame is stored.
+            let key = (frame.header.stream, frame.header.kind);
+            self.early_grants.insert(key, frame);
         } else {
             self.counts.stray_frames += 1;
             self.counts.stray_records += u64::from(frame.header.records);

@@ -63,6 +63,10 @@ pub struct EdgeReceiver {
     given: u64,
     /// A grant that the link had no room for; a later grant replaces it.
     held: Option<Grant>,
+    /// The encoded ends of sources to report, while the link has no room for them.
+    unsent_ends: Option<Vec<u8>>,
+    /// The encoded ends of sources that came with the last end of a micro-batch.
+    source_ends: Vec<u8>,
     next_sequence: u64,
     duplicates: u64,
     is_done: bool,
@@ -85,6 +89,8 @@ impl EdgeReceiver {
             window,
             given: 0,
             held: Some(first),
+            unsent_ends: None,
+            source_ends: Vec::new(),
             next_sequence: config.first_sequence,
             duplicates: 0,
             is_done: false,
@@ -167,7 +173,32 @@ impl EdgeReceiver {
         self.grant(grant);
     }
 
+    /// Returns the encoded ends of sources that came with the last end of a micro-batch.
+    pub fn source_ends(&self) -> &[u8] {
+        &self.source_ends
+    }
+
+    /// Reports encoded ends of sources to the sender.
+    pub fn report_source_ends(&mut self, ends: Vec<u8>) {
+        self.unsent_ends = Some(ends);
+        self.grant(None);
+    }
+
+    fn send_source_ends(&mut self) {
+        let Some(ends) = &self.unsent_ends else {
+            return;
+        };
+        let parcel = SendBuffer::Frame(Frame {
+            header: Header::new(Kind::SourceEnds, self.stream),
+            payload: Payload::copy_of(ends),
+        });
+        if self.port.send(parcel).is_ok() {
+            self.unsent_ends = None;
+        }
+    }
+
     fn grant(&mut self, grant: Option<Grant>) {
+        self.send_source_ends();
         self.held = grant.or(self.held);
         let Some(grant) = self.held else {
             return;
@@ -219,18 +250,26 @@ impl EdgeReceiver {
                 Received::Marker(Marker::Latency(born))
             }
             Kind::BatchEnd => {
-                let batch = u64::get(&mut &frame.payload[..]).map_err(|error| {
+                let mut payload = &frame.payload[..];
+                let batch = u64::get(&mut payload).map_err(|error| {
                     self.wrong(format!(
                         "the end of a micro-batch can't be decoded: {error}"
                     ))
                 })?;
+                self.source_ends.clear();
+                self.source_ends.extend_from_slice(payload);
                 Received::Marker(Marker::BatchEnd(MicroBatch(batch)))
             }
             Kind::Idle => Received::Marker(Marker::Idle),
             Kind::Leave => Received::Leave(header.target),
             Kind::Barrier => Received::Marker(Marker::Barrier(header.epoch)),
             Kind::Done => Received::Marker(Marker::Done),
-            Kind::Grant | Kind::Hello | Kind::Refusal | Kind::Heartbeat | Kind::Ring => {
+            Kind::Grant
+            | Kind::Hello
+            | Kind::Refusal
+            | Kind::Heartbeat
+            | Kind::Ring
+            | Kind::SourceEnds => {
                 return Err(self.wrong(format!("a {:?} frame came among the data", header.kind)));
             }
         })

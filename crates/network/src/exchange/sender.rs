@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result};
+use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, MicroBatch, Result};
 
 use crate::exchange::block::{Block, BlockPool};
 use crate::exchange::flow::{Grant, SendWindow};
@@ -60,6 +60,8 @@ pub struct EdgeSender {
     next_sequence: u64,
     acknowledged: u64,
     bytes_sent: u64,
+    /// The sources' ends that the receiver has reported.
+    source_ends: Option<Vec<u8>>,
 }
 
 pub(crate) struct CodecRef(pub(crate) Arc<dyn ChunkCodec>);
@@ -93,6 +95,7 @@ impl EdgeSender {
             next_sequence: config.first_sequence,
             acknowledged: config.first_sequence.saturating_sub(1),
             bytes_sent: 0,
+            source_ends: None,
             config,
         }
     }
@@ -188,6 +191,30 @@ impl EdgeSender {
         Ok(true)
     }
 
+    /// Sends the end of a micro-batch with encoded ends of sources, behind the records sent before.
+    /// Returns false if it cannot be sent now.
+    ///
+    /// # Errors
+    /// The peer is disconnected.
+    pub fn end_batch(&mut self, batch: MicroBatch, source_ends: &[u8]) -> Result<bool> {
+        self.process_grants()?;
+        if !self.may_write() {
+            return Ok(false);
+        }
+        let header = self.header(Kind::BatchEnd);
+        self.write(header, |_, out| {
+            batch.0.put(out);
+            out.extend_from_slice(source_ends);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// Returns the encoded ends of sources that the receiver has reported, once.
+    pub fn take_source_ends(&mut self) -> Option<Vec<u8>> {
+        self.source_ends.take()
+    }
+
     /// Reports to `target`, behind the data sent before, that no instance of this worker currently
     /// sends to it. Returns false if the report cannot be sent now.
     ///
@@ -265,6 +292,10 @@ impl EdgeSender {
     /// Applies received grants, retries a held buffer, and checks for a disconnection.
     fn process_grants(&mut self) -> Result<()> {
         while let Some(frame) = self.port.receive() {
+            if frame.header.kind == Kind::SourceEnds {
+                self.source_ends = Some(frame.payload.to_vec());
+                continue;
+            }
             let mut numbers = &frame.payload[..];
             let (Kind::Grant, Ok(consumed), Ok(allowed)) = (
                 frame.header.kind,

@@ -28,6 +28,8 @@ pub struct StreamReceiver {
     live: Option<(EdgeReceiver, LinkNumber)>,
     /// The incarnation of the peer of the last connection, if there has been one.
     peer_incarnation: Option<u64>,
+    /// The number of connections so far.
+    connections: u64,
 }
 
 impl StreamReceiver {
@@ -39,6 +41,7 @@ impl StreamReceiver {
             config,
             live: None,
             peer_incarnation: None,
+            connections: 0,
         }
     }
 
@@ -96,6 +99,24 @@ impl StreamReceiver {
         live.map_or(0, |(receiver, _)| receiver.last_frame_bytes())
     }
 
+    /// Returns the number of connections so far.
+    pub fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// Returns the encoded ends of sources that came with the last end of a micro-batch.
+    pub fn source_ends(&self) -> &[u8] {
+        let live = self.live.as_ref();
+        live.map_or(&[], |(receiver, _)| receiver.source_ends())
+    }
+
+    /// Reports encoded ends of sources to the peer.
+    pub fn report_source_ends(&mut self, ends: Vec<u8>) {
+        if let Some((receiver, _)) = &mut self.live {
+            receiver.report_source_ends(ends);
+        }
+    }
+
     /// Returns the latest time of the next call of [`receive`](Self::receive).
     pub fn next_call(&self) -> Option<Duration> {
         self.live.as_ref()?.0.next_call()
@@ -110,6 +131,7 @@ impl StreamReceiver {
         let (stream, codec) = (self.slot.stream, Arc::clone(&self.codec));
         let receiver = EdgeReceiver::new(stream, port, codec, self.config, now);
         self.live = Some((receiver, link));
+        self.connections += 1;
         match self.peer_incarnation.replace(incarnation) {
             None => Some(Connected::First),
             Some(before) => Some(Connected::Again {

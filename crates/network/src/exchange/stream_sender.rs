@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_core::{
+    Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, MicroBatch, Result, Watermark,
+};
 
 use crate::exchange::ids::InstanceNumber;
 use crate::exchange::kept_output::RetainedOutput;
@@ -203,6 +205,30 @@ impl StreamSender {
             return self.mark_kept(marker);
         }
         self.say(ControlFrame::Marker(marker))
+    }
+
+    /// Sends the end of a micro-batch with encoded ends of sources. Returns false if it cannot be
+    /// sent now.
+    ///
+    /// # Errors
+    /// Only internal errors.
+    pub fn end_batch(&mut self, batch: MicroBatch, source_ends: &[u8]) -> Result<bool> {
+        if self.is_unreachable() {
+            return Ok(true);
+        }
+        if self.keeping.is_some() {
+            return self.end_batch_kept(batch, source_ends);
+        }
+        let Some(live) = self.ready()? else {
+            return Ok(false);
+        };
+        let sent = live.sender.end_batch(batch, source_ends);
+        self.handle_outcome(sent)
+    }
+
+    /// Returns the encoded ends of sources that the peer has reported, once.
+    pub fn take_source_ends(&mut self) -> Option<Vec<u8>> {
+        self.live.as_mut()?.sender.take_source_ends()
     }
 
     /// Signals that no local producer sends to the instance `target` at the moment. Returns false

@@ -85,8 +85,9 @@ pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
 /// The order of the buffered records, which is not part of the state.
 struct RecordOrder<K> {
     keys: KeyTable<K, KeyBuffers>,
-    /// Per key, the time at which its first record expires.
-    ends: TimerSet<Timestamp>,
+    /// Per key, the time at which its first record expires, and the hash of the key. The order does
+    /// not depend on slots, which differ after a restore.
+    ends: TimerSet<(Timestamp, u64)>,
     /// The number of the next record.
     next: u64,
     /// False until the records of a restored state are in order.
@@ -140,10 +141,13 @@ impl<K: Key> RecordOrder<K> {
         let (before, end) = (buffers.end, buffers.next_end(interval));
         buffers.end = end;
         if before != end {
-            before
-                .into_iter()
-                .for_each(|old| self.ends.clear(slot, old));
-            end.into_iter().for_each(|new| self.ends.set(slot, new));
+            let hash = self.keys.index().key(slot).key_hash();
+            if let Some(old) = before {
+                self.ends.clear(slot, (old, hash));
+            }
+            if let Some(new) = end {
+                self.ends.set(slot, (new, hash));
+            }
         }
         if end.is_none() {
             self.keys.remove(slot);
@@ -272,7 +276,7 @@ where
         };
         let mut output = self.backlog.open(outbox, Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
-            let Some((_, slot)) = order.ends.first_due(watermark.0) else {
+            let Some((_, slot)) = order.ends.first_due((watermark.0, u64::MAX)) else {
                 break;
             };
             let Some(buffers) = order.keys.values_mut().get_mut(slot as usize) else {
@@ -283,7 +287,7 @@ where
             }
             order.reschedule(slot, interval);
         }
-        let all_expired = order.ends.first_due(watermark.0).is_none();
+        let all_expired = order.ends.first_due((watermark.0, u64::MAX)).is_none();
         self.backlog.wake_if_waiting(outbox);
         Ok(Progress {
             made,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, OutboxRuntime, Processor,
-    Progress, Result, Watermark,
+    Chunk, Inbox, InstanceContext, ManualClock, Marker, MicroBatch, Ordinal, Outbox, OutboxRuntime,
+    Processor, Progress, Result, Watermark,
 };
 
 /// The number of calls of one callback after which a processor is considered stuck.
@@ -84,6 +84,10 @@ impl<'p> Runner<'p> {
 
     pub(crate) fn watermark(&mut self, watermark: Watermark) -> Result<()> {
         self.until_done(|processor, outbox| processor.on_watermark(watermark, outbox))
+    }
+
+    pub(crate) fn batch_end(&mut self, batch: MicroBatch) -> Result<()> {
+        self.until_done(|processor, outbox| processor.on_batch_end(batch, outbox))
     }
 
     pub(crate) fn edge_done(&mut self, input: Ordinal) -> Result<()> {

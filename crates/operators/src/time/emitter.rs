@@ -1,10 +1,12 @@
 //! The part of watermark generation with a clock: sends watermarks and idle markers to an outbox.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{
-    AheadBound, Clock, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Progress,
-    RestoredState, Result, SnapshotWriter, StateShape, Timestamp, Waker, Watermark,
+    AheadBound, Clock, InstanceContext, JobSignals, ManualClock, Marker, MicroBatch,
+    MicroBatchTime, Ordinal, Outbox, Progress, RestoredState, Result, SnapshotWriter, StateShape,
+    Timestamp, Waker, Watermark,
 };
 
 use crate::instance_state::InstanceCounters;
@@ -13,6 +15,11 @@ use crate::time::generator::WatermarkGenerator;
 
 /// Generates watermarks from the event times of chunks and sends them to an outbox, with an idle
 /// marker after the policy's timeout. The common part of the operators that assign event times.
+///
+/// Where micro-batches end, watermarks and idle markers are sent [at their
+/// ends](Self::end_batch) only, so that they do not depend on the division into chunks. If the
+/// numbers of micro-batches tell the time, the clock advances by them. Watermarks and idleness then
+/// follow from the input alone.
 #[derive(Debug)]
 pub struct WatermarkEmitter {
     policy: WatermarkPolicy,
@@ -25,8 +32,13 @@ pub struct WatermarkEmitter {
     waker: Waker,
     /// The job's signals, which pause sources.
     signals: Arc<JobSignals>,
-    /// The checkpointed state of the generator.
-    kept: InstanceCounters<2>,
+    /// The relation of micro-batches to the time, if they end here.
+    micro_batches: Option<MicroBatchTime>,
+    /// The control of the clock, if it advances by the numbers of micro-batches.
+    hand: Option<ManualClock>,
+    /// The checkpointed state: the watermarks of the generator, the time, and its
+    /// [silence](WatermarkGenerator::silence). The time is zero if it is that of the process.
+    kept: InstanceCounters<6>,
 }
 
 impl WatermarkEmitter {
@@ -42,6 +54,8 @@ impl WatermarkEmitter {
             restored_watermark: None,
             waker: Waker::none(),
             signals: Arc::default(),
+            micro_batches: None,
+            hand: None,
             kept: InstanceCounters::default(),
         }
     }
@@ -52,11 +66,24 @@ impl WatermarkEmitter {
         self.waker = context.waker.clone();
         self.signals = Arc::clone(&context.signals);
         self.kept.attach(context);
+        self.micro_batches = context.micro_batches;
+        if let Some(MicroBatchTime::From1970(_)) = self.micro_batches {
+            let now = self.clock.wall().since(Timestamp::UNIX_EPOCH);
+            self.start_clock(now);
+        }
         self.generator = WatermarkGenerator::new(self.policy, self.clock.now());
-        if self.policy.wanted_idle_timeout().is_some() {
+        if self.micro_batches.is_none() && self.policy.wanted_idle_timeout().is_some() {
             // A source may be silent from the start. The first wake-up schedules the next.
             context.waker.wake();
         }
+    }
+
+    /// Starts a clock that advances by the numbers of micro-batches, at `now` since 1970.
+    fn start_clock(&mut self, now: Duration) {
+        let hand = ManualClock::new();
+        hand.advance(now);
+        self.clock = hand.clock();
+        self.hand = Some(hand);
     }
 
     /// Returns the upper bound of the event times of the next records.
@@ -82,12 +109,39 @@ impl WatermarkEmitter {
     ) {
         self.held_up = held_up;
         self.resend_restored(outbox);
+        if self.micro_batches.is_some() {
+            if passed > 0 {
+                self.generator.observe(highest, self.clock.now());
+            }
+            return;
+        }
         if passed > 0
             && let Some(watermark) = self.generator.records(highest, self.clock.now())
         {
             outbox.watermark(watermark);
         }
         self.check_idle(outbox);
+    }
+
+    /// Handles the end of a micro-batch: sends the watermark that is due, and an idle marker if the
+    /// input has been silent for longer than the timeout.
+    pub fn end_batch(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Progress {
+        let Some(time) = self.micro_batches else {
+            return Progress::DONE;
+        };
+        self.resend_restored(outbox);
+        if let (Some(hand), Some(end)) = (&self.hand, time.end_of(batch)) {
+            hand.advance(end.saturating_sub(self.clock.now()));
+        }
+        if let Some(watermark) = self.generator.take_due() {
+            outbox.watermark(watermark);
+        }
+        // A paused input is not idle.
+        if self.signals.is_paused() {
+            self.generator.observe(Timestamp::MIN, self.clock.now());
+        }
+        self.send_idle(outbox);
+        Progress::DONE
     }
 
     /// Handles an upstream watermark. The generator's watermarks replace it; only the end of time
@@ -112,14 +166,21 @@ impl WatermarkEmitter {
 
     /// Returns the shape of the state.
     pub fn states() -> Vec<StateShape> {
-        InstanceCounters::<2>::states()
+        InstanceCounters::<6>::states()
     }
 
     /// Captures the state for the current snapshot.
     pub fn take_snapshot(&mut self) -> Result<()> {
-        let remembered = self.generator.state();
+        let [sent, known] = self.generator.state().map(|it| it.0.as_micros());
+        let now = self.hand.as_ref().map(|_| self.clock.now());
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let [record, state, since] = match now {
+            Some(_) => self.generator.silence().map(micros),
+            None => [0; 3],
+        };
+        let now = now.map_or(0, micros);
         self.kept
-            .take_snapshot(remembered.map(|watermark| watermark.0.as_micros()))
+            .take_snapshot([sent, known, now, record, state, since])
     }
 
     /// Writes the captured snapshot.
@@ -139,8 +200,14 @@ impl WatermarkEmitter {
     /// watermark of these instances holds for all of that input; a higher one would make records
     /// late. Downstream event time is at most that minimum, unless the slowest input was idle.
     pub fn restored(&mut self) -> Result<()> {
-        if let Some(numbers) = self.kept.own_or_least()? {
-            let remembered = numbers.map(|micros| Watermark(Timestamp::from_micros(micros)));
+        if let Some([sent, known, times @ ..]) = self.kept.own_or_least()? {
+            let remembered = [sent, known].map(|it| Watermark(Timestamp::from_micros(it)));
+            let times = times.map(|it| Duration::from_micros(it.max(0).unsigned_abs()));
+            let [now, silence @ ..] = times;
+            if self.hand.is_some() && now > Duration::ZERO {
+                self.start_clock(now);
+                self.generator.restore_silence(silence);
+            }
             self.restored_watermark = self.generator.restore(remembered);
             // There is no outbox in this callback.
             self.waker.wake();
@@ -152,7 +219,7 @@ impl WatermarkEmitter {
     /// requests a wake-up for the end of the timeout.
     pub fn check_idle(&mut self, outbox: &mut Outbox) {
         self.resend_restored(outbox);
-        if self.policy.wanted_idle_timeout().is_none() {
+        if self.micro_batches.is_some() || self.policy.wanted_idle_timeout().is_none() {
             return;
         }
         let now = self.clock.now();
@@ -160,15 +227,21 @@ impl WatermarkEmitter {
         if self.held_up || self.signals.is_paused() || !outbox.has_room(Ordinal::FIRST) {
             self.generator.records(Timestamp::MIN, now);
         }
-        let silence = self.generator.check_idle(now);
+        if let Some(deadline) = self.send_idle(outbox) {
+            outbox.wake_at(deadline);
+        }
+    }
+
+    /// Sends an idle marker if the input has been silent for longer than the timeout. Returns the
+    /// time of the next check.
+    fn send_idle(&mut self, outbox: &mut Outbox) -> Option<Duration> {
+        let silence = self.generator.check_idle(self.clock.now());
         if let Some(watermark) = silence.watermark {
             outbox.watermark(watermark);
         }
         if silence.send_idle {
             outbox.marker(Marker::Idle);
         }
-        if let Some(deadline) = silence.next_check {
-            outbox.wake_at(deadline);
-        }
+        silence.next_check
     }
 }

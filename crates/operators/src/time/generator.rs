@@ -78,11 +78,42 @@ impl WatermarkGenerator {
     /// Handles records whose latest event time is `highest` ([`Timestamp::MIN`] if they have none).
     /// Returns the watermark to send after them, if one is due. The input becomes active.
     pub(crate) fn records(&mut self, highest: Timestamp, now: Duration) -> Option<Watermark> {
+        self.observe(highest, now);
+        self.take_due()
+    }
+
+    /// Handles records like [`records`](Self::records), but leaves the watermark due.
+    pub(crate) fn observe(&mut self, highest: Timestamp, now: Duration) {
         self.last_record = now;
         self.quiet = IdleState::Active;
         self.known = self.known.max(self.policy.behind(highest));
+    }
+
+    /// Returns the watermark to send, if one is due.
+    pub(crate) fn take_due(&mut self) -> Option<Watermark> {
         let is_due = self.policy.is_due(self.sent, self.known);
         self.send_if(is_due)
+    }
+
+    /// Returns the state of idleness to checkpoint, on a clock that continues after a restore: the
+    /// time of the last record, the state's number, and the time since which it holds.
+    pub(crate) fn silence(&self) -> [Duration; 3] {
+        let (state, since) = match self.quiet {
+            IdleState::Active => (0, Duration::ZERO),
+            IdleState::MaybeIdle(since) => (1, since),
+            IdleState::Idle(since) => (2, since),
+        };
+        [self.last_record, Duration::from_micros(state), since]
+    }
+
+    /// Restores the [state of idleness](Self::silence).
+    pub(crate) fn restore_silence(&mut self, [last_record, state, since]: [Duration; 3]) {
+        self.last_record = last_record;
+        self.quiet = match state.as_micros() {
+            1 => IdleState::MaybeIdle(since),
+            2 => IdleState::Idle(since),
+            _ => IdleState::Active,
+        };
     }
 
     /// Checks whether the input has been silent for longer than the policy's timeout. The input

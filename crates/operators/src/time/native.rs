@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, MicroBatch, OnError, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Watermark,
 };
 
 use crate::forward::{pass_front, passable, remove_at};
@@ -114,6 +115,10 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
         self.emitter.check_idle(outbox);
         Ok(Progress::DONE)
+    }
+
+    fn on_batch_end(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        Ok(self.emitter.end_batch(batch, outbox))
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {

@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
-    Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, MicroBatch, OnError, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape,
+    Timestamp, Watermark,
 };
 
 use crate::forward::{pass_front, passable, remove_at};
@@ -187,6 +187,10 @@ where
         Ok(Progress::DONE)
     }
 
+    fn on_batch_end(&mut self, batch: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        Ok(self.emitter.end_batch(batch, outbox))
+    }
+
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.check_idle(outbox);
         Ok(())
@@ -239,6 +243,8 @@ mod tests {
     use crate::record_errors::raw_of;
     use crate::test_driver::{Drive, LaneOutput, at, untimed};
     use ardea_core::Marker;
+    use proptest::prelude::*;
+    use std::cell::RefCell;
     use std::time::Duration;
 
     fn in_order() -> WatermarkPolicy {
@@ -376,6 +382,50 @@ mod tests {
                 idle
             ]
         );
+    }
+
+    #[test]
+    fn the_silence_of_an_input_follows_the_numbers_of_micro_batches() {
+        let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), in_order());
+        let mut drive = Drive::default().records(untimed([1i64])).batch_end(0);
+        // Ten seconds of silence, and a second for a suspended process.
+        for second in 1..13 {
+            drive = drive.batch_end(second * 100);
+        }
+        let seen = drive.run::<i64>(&mut stamp);
+        let idle = LaneOutput::Other(Marker::Idle);
+        let expected = [
+            LaneOutput::Record(1, at(1)),
+            LaneOutput::Watermark(at(1)),
+            idle,
+        ];
+        assert_eq!(seen.events(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn in_micro_batches_the_output_does_not_depend_on_the_division_into_chunks(
+            batches in prop::collection::vec(prop::collection::vec(0..400i64, 0..30), 1..12),
+            gaps in prop::collection::vec(1..400_u64, 12),
+        ) {
+            let outputs = RefCell::new(Vec::new());
+            Drive::every_schedule(|mut drive| {
+                let mut batch = 0;
+                for (records, gap) in batches.iter().zip(&gaps) {
+                    batch += gap;
+                    drive = drive.records(untimed(records.clone())).batch_end(batch);
+                }
+                let policy = WatermarkPolicy::out_of_order(Duration::from_secs(3))
+                    .max_ahead(Some(Duration::from_secs(200)));
+                let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), policy);
+                let seen = drive.run::<i64>(&mut stamp);
+                outputs.borrow_mut().push(seen.events().to_vec());
+            });
+            let outputs = outputs.into_inner();
+            for output in &outputs {
+                prop_assert_eq!(output, &outputs[0]);
+            }
+        }
     }
 
     #[test]

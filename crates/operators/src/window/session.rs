@@ -10,8 +10,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Checkpointed, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp, Watermark,
+    Checkpointed, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, SnapshotRequest, SnapshotWriter, StateShape, Timestamp,
+    Watermark,
 };
 use ardea_state::{KeyedState, StateCodecs};
 
@@ -51,9 +52,10 @@ pub struct SessionWindowP<F: KeyedFold, O = EmitResults> {
     spec: SessionSpec,
     fold: Arc<F>,
     keys: KeyedState<F::Key, Sessions<F::Acc>>,
-    /// The times at which keys are due, the earliest first. An extended session keeps its entry:
-    /// the key is then processed too early and gets another entry.
-    schedule: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// The times at which keys are due, the earliest first, with the hash of the key and its slot.
+    /// The order does not depend on slots, which differ after a restore. An extended session keeps
+    /// its entry: the key is then processed too early and gets another entry.
+    schedule: BinaryHeap<Reverse<(Timestamp, u64, u32)>>,
     late: LateRule,
     output: PhantomData<O>,
 }
@@ -110,7 +112,7 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
         }
         let mut lane = outbox.lane::<O::Record>(Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
-            let Some(&Reverse((time, slot))) = self.schedule.peek() else {
+            let Some(&Reverse((time, _, slot))) = self.schedule.peek() else {
                 return Ok(Progress::DONE);
             };
             if time > watermark.0 {
@@ -193,10 +195,10 @@ impl<F: KeyedFold, O: SessionOutput<F::Key, F::Out>> SessionWindowP<F, O> {
 
     /// Schedules a key again, unless it was removed.
     fn reschedule(&mut self, slot: u32) {
-        if let Some((_, sessions)) = self.keys.update(slot)
+        if let Some((key, sessions)) = self.keys.update(slot)
             && let Some(due) = sessions.due_before_scheduled(&self.spec)
         {
-            self.schedule.push(Reverse((due, slot)));
+            self.schedule.push(Reverse((due, key.key_hash(), slot)));
         }
     }
 }
@@ -259,7 +261,7 @@ impl<F: KeyedFold, O> FeedVisitor<F> for TakeSessions<'_, F, O> {
             };
             feed.accumulate(acc, record);
             if is_due_anew && let Some(due) = sessions.due_before_scheduled(spec) {
-                agenda.push(Reverse((due, slot)));
+                agenda.push(Reverse((due, key.key_hash(), slot)));
             }
             true
         };

@@ -112,7 +112,8 @@ impl<F: KeyedFold> SlidingWindowP<F> {
     /// Sets the serializers of keys, accumulators and trigger states, so that windows are
     /// checkpointed.
     ///
-    /// With checkpoints, the order of keys within a window may differ after a restore.
+    /// With checkpoints, the order of keys within a window may differ after a restore, unless the
+    /// job runs in micro-batches.
     pub fn with_codecs(
         mut self,
         slices: StateCodecs<F::Key, F::Acc>,
@@ -190,6 +191,9 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.assigner.late.attach(context);
         self.waker = context.waker.clone();
+        if context.micro_batches.is_some() {
+            self.aggregator.emit_in_order();
+        }
         if F::EARLY {
             self.early = Some(EarlyClock::new(
                 context.clock.clone(),

@@ -15,6 +15,11 @@ impl Deadline for Timestamp {
     const FIRST: Self = Timestamp::MIN;
 }
 
+/// A time, and a number that orders the deadlines of this time.
+impl Deadline for (Timestamp, u64) {
+    const FIRST: Self = (Timestamp::MIN, 0);
+}
+
 impl Deadline for Duration {
     const FIRST: Self = Duration::ZERO;
 }

@@ -98,8 +98,13 @@ impl DeployerState<'_> {
         let mode = ModeChoice::of_part(dag, config, living.guarantee())?;
         let placement = names.placement(&change.routes, self.with.here)?;
         let has_side_channels = !program.side_channels.is_empty();
-        let recovery = AttemptRecovery::of(dag, &placement, attempt, &mode, has_side_channels);
-        let scope = recovery.scope(Site(self.with.here.0));
+        let here = Site(self.with.here.0);
+        let mut restarted = change.restarted.iter();
+        let is_restored_alone = restarted.any(|it| it.worker.container == self.with.here);
+        let place = (here, is_restored_alone);
+        let recovery =
+            AttemptRecovery::of(dag, &placement, attempt, &mode, has_side_channels, place);
+        let scope = recovery.scope(here);
         self.report(Event::Scope(attempt.generation, scope));
         Ok(recovery)
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use ardea_core::{Chunk, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_core::{Chunk, Error, ErrorCode, Marker, MicroBatch, Result, Watermark};
 
 use super::{ControlFrame, StreamSender};
 use crate::exchange::ids::InstanceNumber;
@@ -79,6 +79,17 @@ impl StreamSender {
         Ok(true)
     }
 
+    pub(super) fn end_batch_kept(&mut self, batch: MicroBatch, source_ends: &[u8]) -> Result<bool> {
+        if !self.pump()? {
+            return Ok(false);
+        }
+        if let Some(keeping) = &mut self.keeping {
+            keeping.output.add_batch_end(batch, source_ends);
+        }
+        self.pump()?;
+        Ok(true)
+    }
+
     pub(super) fn leave_kept(&mut self, target: InstanceNumber) -> Result<bool> {
         if !self.pump()? {
             return Ok(false);
@@ -127,12 +138,13 @@ impl StreamSender {
                     records,
                     payload,
                 } => live.sender.send_encoded(target, records, payload),
+                RetainedFrame::BatchEnd(batch, ends) => live.sender.end_batch(batch, ends),
                 RetainedFrame::Marker(marker) => live.sender.mark(marker),
                 RetainedFrame::Leave(target) => live.sender.leave(target),
             };
             let bytes = match frame {
                 RetainedFrame::Records { .. } => live.sender.bytes_sent() - bytes_before,
-                RetainedFrame::Marker(_) | RetainedFrame::Leave(_) => 0,
+                _ => 0,
             };
             self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
             if !self.handle_outcome(sent)? {

@@ -155,6 +155,14 @@ impl<A: Clone> Running<A> {
         self.live_keys -= gone;
     }
 
+    /// Returns the result of a live slot.
+    pub(crate) fn result<F: KeyedFold<Acc = A>>(&self, fold: &F, slot: usize) -> F::Out {
+        match &self.columns {
+            Columns::Totals { totals, .. } => fold.finish(&totals[slot]),
+            Columns::Stacks(stacks) => stacks[slot].result(fold),
+        }
+    }
+
     /// Yields `(slot, result)` of live slots from `first` on, at most `limit`. Returns the slot to
     /// continue from.
     pub(crate) fn results<F: KeyedFold<Acc = A>>(

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
+    Epoch, Inbox, InstanceContext, MicroBatch, Ordinal, Outbox, Processor, Progress, Result,
+    Watermark,
 };
 
 use crate::keyed_fold::FIRST_STAGE_KEYS;
@@ -15,7 +16,8 @@ use crate::{KeyedFold, Partial};
 /// Aggregates each key over slices on the producing side, before the exchange by key.
 ///
 /// Emits a [`Partial`] per key of a slice when the watermark closes the slice, at the end of an
-/// epoch, or when it holds more than [`keys_max`](Self::keys_max) keys. It therefore has no state
+/// epoch, or when it holds more than [`keys_max`](Self::keys_max) keys, in micro-batches at the
+/// end of one. It therefore has no state
 /// to checkpoint. A [`SlidingWindowP`](crate::SlidingWindowP) of
 /// [`FoldPartials`](crate::FoldPartials) with the same [`WindowSpec`] combines the partial results;
 /// the final results are the same as with one stage. Both stages apply the same rule for late
@@ -32,6 +34,8 @@ pub struct SliceCombineP<F: KeyedFold> {
     emitting: Option<Emitting<F::Key, F::Acc>>,
     /// True while all slices are emitted, closed or not.
     relieving: bool,
+    /// True if slices are emitted early at the end of a micro-batch only.
+    in_micro_batches: bool,
 }
 
 /// A slice being emitted, from `next` on.
@@ -50,6 +54,7 @@ impl<F: KeyedFold> SliceCombineP<F> {
             keys_max: FIRST_STAGE_KEYS,
             emitting: None,
             relieving: false,
+            in_micro_batches: false,
         }
     }
 
@@ -102,11 +107,14 @@ impl<F: KeyedFold> SliceCombineP<F> {
 impl<F: KeyedFold> Processor for SliceCombineP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.assigner.late.attach(context);
+        self.in_micro_batches = context.micro_batches.is_some();
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.relieving |= self.assigner.open.keys() > self.keys_max;
+        if !self.in_micro_batches {
+            self.relieving |= self.assigner.open.keys() > self.keys_max;
+        }
         if self.relieving {
             if !self.emit_before(ALL_SLICES, outbox)? {
                 return Ok(());
@@ -123,6 +131,17 @@ impl<F: KeyedFold> Processor for SliceCombineP<F> {
             outbox.watermark(watermark);
         }
         Ok(progress)
+    }
+
+    fn on_batch_end(&mut self, _: MicroBatch, outbox: &mut Outbox) -> Result<Progress> {
+        self.relieving |= self.assigner.open.keys() > self.keys_max;
+        if !self.relieving {
+            return Ok(Progress::IDLE);
+        }
+        let made = outbox.lanes() == 0 || outbox.has_room(Ordinal::FIRST);
+        let done = self.emit_before(ALL_SLICES, outbox)?;
+        self.relieving = !done;
+        Ok(Progress { made, done })
     }
 
     /// Emits all slices, so that no state remains at the end of an epoch.

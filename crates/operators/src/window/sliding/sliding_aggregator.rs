@@ -19,11 +19,12 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use ardea_core::{Ordinal, Outbox, Result, Timestamp, Watermark};
+use ardea_core::{Key, Ordinal, Outbox, Result, Timestamp, Watermark};
 use ardea_state::KeyedState;
 
 use super::revisions::{Revisions, sweep};
 use super::running::Running;
+use crate::key_order::KeyOrder;
 use crate::window::result::{Firing, ResultOf, WindowResult, result_time};
 use crate::window::spec::{ALL_SLICES, Slice, WindowSpec};
 use crate::window::state::frozen_slices::{FrozenSlices, Part};
@@ -67,6 +68,9 @@ pub(crate) struct SlidingAggregator<F: KeyedFold> {
     /// True if accumulators are retained whether or not the aggregate deducts, because state is
     /// checkpointed.
     survives: bool,
+    /// The order of the results of a window, if it must follow from the input alone. Positions in
+    /// it take the place of slots in the phases that emit results.
+    order: Option<KeyOrder>,
     /// The trigger state of each key with a record in an open window.
     pub(crate) triggers: KeyedState<F::Key, F::State>,
 }
@@ -125,6 +129,7 @@ impl<F: KeyedFold> SlidingAggregator<F> {
             revisions: Revisions::default(),
             lag: None,
             survives: false,
+            order: None,
             triggers: KeyedState::default(),
         }
     }
@@ -168,8 +173,8 @@ impl<F: KeyedFold> SlidingAggregator<F> {
                     self.stage = self.freeze(fold, open, at, &mut left, kept.as_deref_mut());
                 }
                 AggregatorPhase::Emitting { next_slot } => {
-                    let next_slot = self.emit(fold, next_slot, outbox)?;
-                    if next_slot < self.running.slots() {
+                    let (next_slot, end) = self.emit(fold, next_slot, outbox)?;
+                    if next_slot < end {
                         self.stage = AggregatorPhase::Emitting { next_slot };
                         return Ok(Advance::Full);
                     }
@@ -297,12 +302,33 @@ impl<F: KeyedFold> SlidingAggregator<F> {
         }
     }
 
-    /// Emits results of the window at the frontier. Returns the slot to continue from.
-    fn emit(&self, fold: &F, first: usize, outbox: &mut Outbox) -> Result<usize> {
+    /// Emits the results of each window in an order that follows from the input alone, and not from
+    /// the slots of keys, which differ after a restore.
+    pub(crate) fn emit_in_order(&mut self) {
+        self.order = Some(KeyOrder::default());
+    }
+
+    /// Emits results of the window at the frontier. Returns the slot to continue from, and the end.
+    fn emit(&mut self, fold: &F, first: usize, outbox: &mut Outbox) -> Result<(usize, usize)> {
         let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
         let room = lane.room();
         let header = WindowHeader::new(&self.spec, self.frontier, Firing::OnTime);
         let keys = self.index.keys();
+        if let Some(order) = &mut self.order {
+            if first == 0 {
+                let slots = 0..self.running.slots() as u32;
+                let running = &self.running;
+                order.arrange(&self.index, slots.filter(|slot| running.holds(*slot)));
+            }
+            lane.rows().extend_columns(|values, times| {
+                for slot in order.from(first, room) {
+                    let result = self.running.result(fold, slot);
+                    values.push(header.result(keys[slot].clone(), result));
+                }
+                times.resize(values.len(), result_time(header.end));
+            });
+            return Ok((order.len().min(first + room), order.len()));
+        }
         let mut next = first;
         lane.rows().extend_columns(|values, times| {
             next = self.running.results(fold, first, room, |slot, result| {
@@ -310,12 +336,12 @@ impl<F: KeyedFold> SlidingAggregator<F> {
             });
             times.resize(values.len(), result_time(header.end));
         });
-        Ok(next)
+        Ok((next, self.running.slots()))
     }
 
     /// Emits results of a single-slice window. Returns the slot to continue from.
     fn emit_table(
-        &self,
+        &mut self,
         fold: &F,
         table: &KeyTable<F::Key, F::Acc>,
         first: usize,
@@ -324,6 +350,20 @@ impl<F: KeyedFold> SlidingAggregator<F> {
         let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
         let next = table.len().min(first + lane.room());
         let header = WindowHeader::new(&self.spec, self.frontier, Firing::OnTime);
+        if let Some(order) = &mut self.order {
+            if first == 0 {
+                order.arrange(table.index(), 0..table.len() as u32);
+            }
+            let (keys, accs) = (table.keys(), table.values());
+            lane.rows().extend_columns(|values, times| {
+                let slots = order.from(first, next - first);
+                values.extend(
+                    slots.map(|slot| header.result(keys[slot].clone(), fold.finish(&accs[slot]))),
+                );
+                times.resize(values.len(), result_time(header.end));
+            });
+            return Ok(next);
+        }
         let entries = table.keys()[first..next]
             .iter()
             .zip(&table.values()[first..next]);
@@ -460,7 +500,13 @@ impl<F: KeyedFold> SlidingAggregator<F> {
         firing: Firing,
         pending: &mut VecDeque<ResultOf<F>>,
     ) {
-        results.sort_by_key(|(window, slot, _)| (*window, *slot));
+        match &self.order {
+            Some(_) => {
+                let hash = |slot: u32| self.index.key(slot).key_hash();
+                results.sort_by_cached_key(|(window, slot, _)| (*window, hash(*slot)));
+            }
+            None => results.sort_by_key(|(window, slot, _)| (*window, *slot)),
+        }
         pending.extend(results.into_iter().map(|(window, slot, result)| {
             WindowHeader::new(&self.spec, window, firing)
                 .result(self.index.key(slot).clone(), result)

@@ -68,8 +68,9 @@ impl JobMaster {
         let container = lost.container;
         let committed = lives.epochs.record().and_then(|record| record.committed);
         let mut restarted = lives.restarted.iter();
-        // A worker that dies again and again counts as a failure of the job.
-        if restarted.any(|(it, _)| it.worker.container == container && it.from == committed) {
+        // A worker that dies again and again counts as a failure of the job. Another worker may
+        // not have got yet what its peers must know of the sources of this one.
+        if restarted.any(|(it, _)| it.from == committed) {
             return Err(JobRecoveryReason::RestoredBefore);
         }
         let attempt = lives.epochs.hold()?;

@@ -161,6 +161,17 @@ fn the_whole_job_is_restored_if_a_worker_dies_again_before_the_next_checkpoint()
 }
 
 #[test]
+fn the_whole_job_is_restored_if_another_worker_dies_before_the_next_checkpoint() {
+    let (mut desk, _) = committed();
+    desk.happens(MasterEvent::Exited(worker(1)));
+    desk.comes_back(later(1), None);
+    desk.carry_out_all();
+    assert!(is_restored_alone(&desk));
+    desk.happens(MasterEvent::Exited(worker(2)));
+    assert!(rollbacks(&desk)[0].ends_with("from the same checkpoint before"));
+}
+
+#[test]
 fn the_whole_job_is_restored_if_a_worker_cannot_repeat_its_output() {
     let (mut desk, _) = committed();
     desk.happens(MasterEvent::Exited(worker(1)));
