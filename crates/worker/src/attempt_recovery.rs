@@ -68,9 +68,10 @@ impl AttemptRecovery {
             }
             for vertex in vertices().filter(|it| placement.sites(*it).contains(site)) {
                 let is_source = dag.inputs(vertex).is_empty();
+                let outputs = dag.outputs(vertex).len();
                 let vertex = dag.get(vertex);
                 let is_repeatable = vertex.is_repeatable() && vertex.nondeterminism().is_none();
-                if is_source {
+                if is_source && !(is_repeatable && outputs == 1) {
                     *scope = RecoveryScope::JobBecause(JobRecoveryReason::HasSource);
                     break;
                 }

@@ -23,7 +23,7 @@ pub enum RecoveryScope {
 /// The reason for which a job in micro-batches is restored as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum JobRecoveryReason {
-    /// The worker runs an instance of a source.
+    /// The worker runs an instance of a source that is not declared repeatable.
     HasSource,
     /// The worker runs an instance that is not declared repeatable.
     NotRepeatable,
@@ -46,7 +46,7 @@ pub enum JobRecoveryReason {
 impl fmt::Display for JobRecoveryReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            JobRecoveryReason::HasSource => "it runs a source",
+            JobRecoveryReason::HasSource => "it runs a source that is not repeatable",
             JobRecoveryReason::NotRepeatable => "it runs a step that is not repeatable",
             JobRecoveryReason::Feature => {
                 "the job has an urgent input, a side channel or instances in processes of their own"

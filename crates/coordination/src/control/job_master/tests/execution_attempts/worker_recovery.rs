@@ -204,7 +204,7 @@ fn the_reason_why_a_worker_is_not_restored_alone_is_reported() {
     desk.happens(MasterEvent::Exited(worker(1)));
     let reasons = rollbacks(&desk);
     assert!(
-        reasons[0].ends_with("it is not restored alone: it runs a source"),
+        reasons[0].ends_with("it is not restored alone: it runs a source that is not repeatable"),
         "{reasons:?}"
     );
 }
