@@ -6,7 +6,8 @@
 //! * [`packing`]: packing plans, and the policies that compute them;
 //! * [`control`]: leases, membership, the job master, checkpoints, upgrades;
 //! * [`elasticity`]: policies that size a running job by its load;
-//! * [`placement`]: placement of instances by the traffic between them.
+//! * [`placement`]: placement of instances by the traffic between them;
+//! * [`optimizer`]: rules that improve a running job by what its steps have measured.
 //!
 //! # Invariants
 //!
@@ -16,5 +17,6 @@
 
 pub mod control;
 pub mod elasticity;
+pub mod optimizer;
 pub mod packing;
 pub mod placement;

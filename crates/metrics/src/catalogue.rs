@@ -203,6 +203,7 @@ metrics! {
     PLACEMENT_CUT = "ardea_placement_cut_records_per_second", Gauge, JOB, Max, "records a second between hosts under the present plan, in the last window; this and the two below exist with `placement.mode`";
     PLACEMENT_BEST_CUT = "ardea_placement_best_cut_records_per_second", Gauge, JOB, Max, "records a second between hosts under the best plan for the traffic of that window, after the cost of its moves";
     PLACEMENTS = "ardea_placements_total", Counter, JOB, Sum, "better placements that were proposed or carried out, since the leader of the job was elected";
+    FINDINGS = "ardea_optimizer_findings_total", Counter, JOB, Sum, "findings of the optimizer that were proposed or carried out, since the leader of the job was elected; exists with `optimizer.mode`";
     SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink missed, because it was too slow or failed";
 }
 

@@ -31,6 +31,7 @@
 //! use ardea_scheduler::artifacts::{Cache, CacheConfig, PackageStores, StoreOptions};
 //! use ardea_server::leader::Jobs;
 //! use ardea_coordination::elasticity::ElasticityPolicies;
+//! use ardea_coordination::optimizer::OptimizerRules;
 //! use ardea_coordination::packing::PackingPolicies;
 //! use ardea_scheduler::{CachedPrograms, Schedulers};
 //! use ardea_metastore::{FileState, StateOptions};
@@ -49,6 +50,7 @@
 //!     security: Security::new(cluster.name.as_str()),
 //!     managers: PackingPolicies::builtin(),
 //!     elasticity: ElasticityPolicies::builtin(),
+//!     optimizer: OptimizerRules::builtin(),
 //!     schedulers: Schedulers::none(),
 //!     programs: Arc::new(CachedPrograms::new(cache, PackageStores::builtin(), StoreOptions::default())),
 //!     runner: None,

@@ -95,6 +95,7 @@ mod elasticity;
 mod job_replacement;
 mod leader_task;
 mod master_process;
+mod optimization;
 mod setup;
 mod succession;
 mod traffic_placement;

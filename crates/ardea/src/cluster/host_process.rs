@@ -146,6 +146,7 @@ async fn run(
             .tls(cluster.tls()?),
         managers: modules.managers,
         elasticity: modules.elasticity,
+        optimizer: modules.optimizer,
         schedulers,
         programs: Arc::new(CachedPrograms::new(cache, modules.stores, options)),
         runner: modules

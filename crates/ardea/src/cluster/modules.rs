@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_coordination::elasticity::{ElasticityConfig, ElasticityPolicies, ElasticityPolicy};
+use ardea_coordination::optimizer::{OptimizerConfig, OptimizerRule, OptimizerRules};
 use ardea_coordination::packing::{PackingPolicies, PackingPolicy};
 use ardea_core::Result;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
@@ -27,6 +28,7 @@ const SLURM: &str = "slurm";
 pub struct Modules {
     pub(crate) managers: PackingPolicies,
     pub(crate) elasticity: ElasticityPolicies,
+    pub(crate) optimizer: OptimizerRules,
     pub(crate) schedulers: Schedulers,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
@@ -47,6 +49,7 @@ impl Modules {
         Modules {
             managers: PackingPolicies::builtin(),
             elasticity: ElasticityPolicies::builtin(),
+            optimizer: OptimizerRules::builtin(),
             schedulers: Schedulers::none(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
@@ -79,6 +82,17 @@ impl Modules {
         make: impl Fn(&ElasticityConfig) -> Box<dyn ElasticityPolicy> + Send + Sync + 'static,
     ) -> Self {
         self.elasticity = self.elasticity.with(name, make);
+        self
+    }
+
+    /// Adds a rule to the optimizer; replaces one of the same name. `make` is called at the leader
+    /// of each job.
+    pub fn optimizer_rule(
+        mut self,
+        name: &str,
+        make: impl Fn(&OptimizerConfig) -> Box<dyn OptimizerRule> + Send + Sync + 'static,
+    ) -> Self {
+        self.optimizer = self.optimizer.with(name, make);
         self
     }
 

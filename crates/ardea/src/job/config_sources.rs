@@ -5,6 +5,7 @@ use std::path::Path;
 use ardea_config::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_coordination::control::WORKER_START_VARIABLE;
 use ardea_coordination::elasticity::ELASTICITY_SETTINGS;
+use ardea_coordination::optimizer::OPTIMIZER_SETTINGS;
 use ardea_coordination::placement::PLACEMENT_SETTINGS;
 use ardea_core::Result;
 use ardea_engine::NodeConfig;
@@ -14,10 +15,11 @@ use ardea_worker::WORKER_SETTINGS;
 use crate::console::config_sources;
 
 /// Returns the schema of all settings of programs that run and submit jobs: node, fault tolerance,
-/// dead letters, workers, elasticity, placement, metrics, and clusters.
+/// dead letters, workers, elasticity, placement, optimizer, metrics, and clusters.
 pub fn schema() -> Schema {
     let of_jobs = config_sources::settings_of_run().and(WORKER_SETTINGS);
-    with_clusters(of_jobs.and(ELASTICITY_SETTINGS).and(PLACEMENT_SETTINGS))
+    let adaptation = of_jobs.and(ELASTICITY_SETTINGS).and(PLACEMENT_SETTINGS);
+    with_clusters(adaptation.and(OPTIMIZER_SETTINGS))
 }
 
 /// Returns a resolver of all settings over the environment and the configuration files: the named

@@ -213,6 +213,7 @@ fn unit(name: &str) -> &'static str {
         "in" | "out" if of.contains("_bytes_") => "bytes",
         "in" | "out" | "reused" if of.contains("_frames_") => "frames",
         "placements" => "plans",
+        "findings" => "findings",
         "messages" => "messages",
         "snapshots" => "snapshots",
         "entries" => "entries",

@@ -68,14 +68,19 @@ pub fn an_update_ends_although_a_container_dies_in_it() {
 }
 
 pub fn a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle() {
-    let settings = [
-        "elasticity.policy=utilization",
-        "elasticity.window=1s",
-        "elasticity.least_instances=2",
-        "elasticity.most_instances=4",
-    ];
-    let options = settings.map(|setting| format!("--set {setting}"));
-    let job = NumbersJob::begun_with(&options.join(" "), 1_000);
+    let settings = "--set elasticity.policy=utilization --set elasticity.window=1s";
+    changes_with_its_load(settings, "elasticity: record 2 to");
+}
+
+pub fn the_optimizer_gives_a_busy_step_instances_and_takes_them_back() {
+    let settings = "--set optimizer.mode=apply --set optimizer.window=1s";
+    let settings = format!("{settings} --set optimizer.cooldown=1s");
+    changes_with_its_load(&settings, "optimizer: parallelism: record: record 2 to");
+}
+
+fn changes_with_its_load(settings: &str, event: &str) {
+    let bounds = "--set elasticity.least_instances=2 --set elasticity.most_instances=4";
+    let job = NumbersJob::begun_with(&format!("{settings} {bounds}"), 1_000);
     let arena = &job.arena;
     job.until_more();
     let count = || {
@@ -91,7 +96,7 @@ pub fn a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle() {
     fs::remove_file(&slow).unwrap();
     arena.until("fewer instances", || count() == Some(2));
     let described = arena.succeed("describe numbers");
-    assert!(described.contains("elasticity: record 2 to"), "{described}");
+    assert!(described.contains(event), "{described}");
     arena.until_phase("numbers", "running");
     job.until_more();
     job.end();

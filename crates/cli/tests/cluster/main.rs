@@ -203,6 +203,10 @@ const TESTS: &[Test] = &[
         run: changes::a_busy_step_gets_instances_and_gives_them_back_when_it_is_idle,
     },
     Test {
+        name: "the_optimizer_gives_a_busy_step_instances_and_takes_them_back",
+        run: changes::the_optimizer_gives_a_busy_step_instances_and_takes_them_back,
+    },
+    Test {
         name: "a_host_that_joins_gets_a_part_of_the_job_and_one_that_is_drained_none",
         run: changes::a_host_that_joins_gets_a_part_of_the_job_and_one_that_is_drained_none,
     },

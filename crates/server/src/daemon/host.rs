@@ -345,6 +345,7 @@ fn master_setup(
         security: setup.security.clone(),
         managers: setup.managers.clone(),
         elasticity: setup.elasticity.clone(),
+        optimizer: setup.optimizer.clone(),
         schedulers: schedulers.clone(),
         launch: setup.launch(),
         lease: setup.lease,

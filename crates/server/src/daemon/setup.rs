@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::leader::{Jobs, LaunchSetup};
 use ardea_coordination::control::{LeaseConfig, MasterConfig};
 use ardea_coordination::elasticity::ElasticityPolicies;
+use ardea_coordination::optimizer::OptimizerRules;
 use ardea_coordination::packing::PackingPolicies;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_metastore::MetadataStore;
@@ -39,6 +40,8 @@ pub struct HostSetup {
     pub managers: PackingPolicies,
     /// The elasticity policies by name.
     pub elasticity: ElasticityPolicies,
+    /// The rules of the optimizer.
+    pub optimizer: OptimizerRules,
     /// The schedulers other than `local` and `hosts`, by name.
     pub schedulers: Schedulers,
     /// The access to the programs of jobs on this machine.

@@ -1,13 +1,15 @@
-//! Changes that the leader makes to a job by itself: by its load, or by its traffic.
+//! Changes that the leader makes to a job by itself: by its load, its traffic, or the optimizer.
 
 use ardea_coordination::control::{CommandId, Rejection};
 use ardea_coordination::elasticity::ElasticityPolicies;
+use ardea_coordination::optimizer::OptimizerRules;
 use ardea_coordination::placement::CandidatePlacement;
 use ardea_core::Error;
 
 use crate::leader::Submitted;
 use crate::leader::driver::Driver;
 use crate::leader::elasticity::Elasticity;
+use crate::leader::optimization::JobOptimizer;
 use crate::leader::traffic_placement::TrafficPlacement;
 
 /// The parts that change a job by themselves.
@@ -16,6 +18,8 @@ pub(crate) struct Adaptation {
     pub(super) elasticity: Option<Elasticity>,
     /// The on-line placement by traffic.
     pub(super) placement: TrafficPlacement,
+    /// The optimizer.
+    pub(super) optimization: JobOptimizer,
 }
 
 /// The result of a task of a part.
@@ -34,10 +38,15 @@ impl Adaptation {
     /// # Errors
     /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for an unknown policy or wrong
     /// settings.
-    pub(crate) fn of(submitted: &Submitted, policies: &ElasticityPolicies) -> Result<Self, Error> {
+    pub(crate) fn of(
+        submitted: &Submitted,
+        policies: &ElasticityPolicies,
+        rules: &OptimizerRules,
+    ) -> Result<Self, Error> {
         Ok(Adaptation {
             elasticity: Elasticity::of(submitted, policies)?,
             placement: TrafficPlacement::of(submitted)?,
+            optimization: JobOptimizer::of(submitted, rules)?,
         })
     }
 }
@@ -47,6 +56,7 @@ impl Driver {
     pub(super) fn adapt(&mut self) {
         self.follow_load();
         self.follow_traffic();
+        self.optimize();
     }
 
     /// Handles the result of a task.
@@ -64,5 +74,6 @@ impl Driver {
     pub(super) fn note_adaptation_reply(&mut self, id: CommandId, reply: &Result<(), Rejection>) {
         self.note_refused_change(id, reply);
         self.note_placed(id, reply);
+        self.note_optimized(id, reply);
     }
 }

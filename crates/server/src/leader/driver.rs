@@ -121,7 +121,7 @@ impl Driver {
             scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
             ..setup.master
         };
-        let adaptation = Adaptation::of(&submitted, &setup.elasticity)?;
+        let adaptation = Adaptation::of(&submitted, &setup.elasticity, &setup.optimizer)?;
         let (job, lease) = (store.job().clone(), setup.lease);
         let (done, done_out) = mpsc::unbounded_channel();
         let (scheduler_events, scheduler_out) = mpsc::unbounded_channel();

@@ -192,7 +192,7 @@ fn means(history: &History, metric: &Metric, vertex: &str, window: Duration) -> 
 
 /// Returns the command for a change; `None` if it changes nothing that can be changed. Of vertices
 /// that must have the same number of instances, the largest number counts.
-fn command_of(change: &SizeChange, demand: &JobDemand) -> Option<Command> {
+pub(super) fn command_of(change: &SizeChange, demand: &JobDemand) -> Option<Command> {
     let counts = match change {
         SizeChange::Containers(containers) => return Some(Command::Rescale(*containers)),
         SizeChange::Instances(counts) => counts,

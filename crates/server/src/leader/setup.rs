@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ardea_checkpoint::local::LeaderCheckpointBackend;
 use ardea_coordination::control::{CertificateFiles, LeaseConfig, MasterConfig};
 use ardea_coordination::elasticity::ElasticityPolicies;
+use ardea_coordination::optimizer::OptimizerRules;
 use ardea_coordination::packing::PackingPolicies;
 use ardea_metastore::MetadataStore;
 use ardea_network::rpc::Security;
@@ -31,6 +32,8 @@ pub struct MasterSetup {
     pub managers: PackingPolicies,
     /// The elasticity policies by name.
     pub elasticity: ElasticityPolicies,
+    /// The rules of the optimizer.
+    pub optimizer: OptimizerRules,
     /// The schedulers by name.
     pub schedulers: Schedulers,
     /// The launch settings of containers.

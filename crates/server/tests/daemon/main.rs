@@ -9,6 +9,7 @@ use std::time::Duration;
 use ardea_config::{Resolver, Schema};
 use ardea_coordination::control::{JobDefinition, JobRef, LeaseConfig, ProgramRef};
 use ardea_coordination::elasticity::ElasticityPolicies;
+use ardea_coordination::optimizer::OptimizerRules;
 use ardea_coordination::packing::{
     ContainerId, JobDemand, PackingConfig, PackingPolicies, Resources, VertexDemand,
 };
@@ -81,6 +82,7 @@ fn setup(
         security: Security::new(cluster.name.as_str()),
         managers: PackingPolicies::builtin(),
         elasticity: ElasticityPolicies::builtin(),
+        optimizer: OptimizerRules::builtin(),
         schedulers: Schedulers::none(),
         programs: Arc::new(CachedPrograms::new(cache, stores, options)),
         runner: None,

@@ -8,6 +8,7 @@ use ardea_coordination::control::{
     JobDefinition, JobPhase, JobRef, LeaseConfig, MasterConfig, ProgramRef, WorkerId,
 };
 use ardea_coordination::elasticity::ElasticityPolicies;
+use ardea_coordination::optimizer::OptimizerRules;
 use ardea_coordination::packing::{
     JobDemand, PackingConfig, PackingPolicies, Resources, VertexDemand,
 };
@@ -74,6 +75,7 @@ impl Fixture {
             security: self.security.clone(),
             managers: PackingPolicies::builtin(),
             elasticity: ElasticityPolicies::builtin(),
+            optimizer: OptimizerRules::builtin(),
             schedulers: Schedulers::none().with("tasks", self.machine.clone()),
             launch: LaunchSetup::default(),
             lease: LeaseConfig {
