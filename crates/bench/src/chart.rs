@@ -15,6 +15,8 @@ const COLOURS: [&str; 6] = [
 ];
 /// The number of intervals of a linear axis, at most.
 const MOST_STEPS: f64 = 8.0;
+/// The most powers of ten on an axis that has labels at twice and five times a power too.
+const SHORT_LOG: f64 = 2.0;
 /// The part of the space of a name that its bars fill.
 const BAR_SHARE: f64 = 0.8;
 
@@ -153,7 +155,17 @@ impl Range {
             }
             Scale::Log(base) => {
                 let powers = self.ends.0 as i32..=self.ends.1 as i32;
-                powers.map(|power| base.powi(power)).collect()
+                let is_short = base == 10.0 && self.ends.1 - self.ends.0 <= SHORT_LOG;
+                let factors = match is_short {
+                    true => &[1.0, 2.0, 5.0][..],
+                    false => &[1.0],
+                };
+                let values = powers.flat_map(|power| {
+                    let of_power = move |factor: &f64| factor * base.powi(power);
+                    factors.iter().map(of_power)
+                });
+                let most = base.powf(self.ends.1) * 1.001;
+                values.filter(|value| *value <= most).collect()
             }
         }
     }
@@ -408,6 +420,16 @@ mod tests {
         // The background is a rectangle too.
         assert_eq!(svg.matches("<rect").count(), 4);
         assert!(svg.contains("height=\"292.0\""), "{svg}");
+    }
+
+    #[test]
+    fn a_short_logarithmic_axis_has_labels_between_the_powers_of_ten() {
+        let labels = |least: f64, most: f64| {
+            let values = [least, most].into_iter();
+            Range::new(Scale::Log(10.0), values, (true, (0.0, 1.0))).labels()
+        };
+        assert_eq!(labels(3.0, 9.0), [1.0, 2.0, 5.0, 10.0]);
+        assert_eq!(labels(1.0, 1e4), [1.0, 10.0, 100.0, 1e3, 1e4]);
     }
 
     #[test]
