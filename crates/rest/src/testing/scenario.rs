@@ -82,12 +82,12 @@ pub(super) fn dead_letters(query: &DeadLettersQuery) -> DeadLettersView {
         base64: None,
     });
     let until = from.saturating_add(query.limit());
-    let next = (until < 3).then(|| DeadLetterPosition {
+    let next = DeadLetterPosition {
         container: ContainerId(1),
         bytes: until as u64,
-    });
+    };
     DeadLettersView {
         letters: letters.skip(from).take(query.limit()).collect(),
-        next: next.map(DeadLetterPosition::to_text),
+        next: (until < 3).then(|| next.to_text()),
     }
 }
