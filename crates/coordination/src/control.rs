@@ -95,7 +95,7 @@ pub use checkpoint_coordinator::{
 pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
-pub use group_tuner::{GroupTuner, MAX_GROUP_SIZE, TunerConfig, TunerStep};
+pub(crate) use group_tuner::{GroupTuner, TunerConfig};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
     Command, CommandId, ContainerRequest, ContainerState, ContainersToMove, JobMaster, JobPhase,
