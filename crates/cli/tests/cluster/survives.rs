@@ -100,6 +100,22 @@ impl GuaranteedJob {
         self.until_more();
     }
 
+    /// Kills the worker of a container, and waits until its next process has published something.
+    /// Returns true if the other workers have continued.
+    fn replace_worker(&self, container: u64) -> bool {
+        let (arena, life) = (&self.arena, self.life());
+        let before = self.worker(container);
+        kill(before);
+        arena.until("its next process", || {
+            let workers = arena.workers("tally");
+            let mut workers = workers.iter();
+            workers.any(|(id, process)| *id == container && *process != before)
+        });
+        arena.until_phase("tally", "running");
+        self.until_more();
+        self.life() == life
+    }
+
     fn life(&self) -> u64 {
         let epochs = self.epochs();
         epochs.and_then(|it| it["life"].as_u64()).unwrap_or(0)
@@ -244,11 +260,11 @@ pub fn what_is_published_in_micro_batches_is_the_same_whatever_happens() {
         let batches = || arena.metric("tally", vertex, "ardea_micro_batches_total");
         arena.until("micro-batches end", || batches() > 0.0);
     }
-    job.kill_worker(1, kill);
+    job.replace_worker(1);
     arena.succeed("update tally counts=3");
     arena.succeed("rescale tally --workers 2");
     job.until_more();
-    job.kill_worker(2, kill);
+    job.replace_worker(2);
     job.stop();
 }
 
@@ -279,16 +295,7 @@ pub fn in_micro_batches_each_worker_is_restored_while_the_others_continue() {
     let mut alone = BTreeSet::new();
     // The loss of a worker during a checkpoint still takes the whole job back.
     for container in [source, others[0], source, others[1], source, others[0]] {
-        let (life, before) = (job.life(), job.worker(container));
-        kill(before);
-        arena.until("its next process", || {
-            let workers = arena.workers("tally");
-            let mut workers = workers.iter();
-            workers.any(|(id, process)| *id == container && *process != before)
-        });
-        arena.until_phase("tally", "running");
-        job.until_more();
-        if job.life() == life {
+        if job.replace_worker(container) {
             alone.insert(container == source);
             for metric in [
                 "ardea_kept_frames_reused_total",
