@@ -11,13 +11,14 @@ use ardea_engine::NODE_SETTINGS;
 use ardea_metrics::METRICS_SETTINGS;
 
 /// The tables of the settings of clusters, which share their files with runs in one process.
-const CLUSTER_TABLES: [&str; 9] = [
+const CLUSTER_TABLES: [&str; 10] = [
     "cluster",
     "clusters",
     "container",
     "elasticity",
     "instance",
     "job",
+    "optimizer",
     "placement",
     "slurm",
     "worker",

@@ -180,10 +180,14 @@ pub fn a_job_that_follows_a_map_and_looks_up_in_it_knows_what_it_has_whichever_h
     let told = |key: u64| {
         let told = arena.run(&format!("map get followed {key} --json"));
         let told: Value = serde_json::from_slice(&told.stdout).unwrap_or_default();
-        told["value"]["told"].as_u64().unwrap_or(0)
+        told["value"]["told"].as_u64()
     };
     let until_more = || {
-        let before = told(7);
+        let mut before = None;
+        arena.until("something is told", || {
+            before = told(7);
+            before.is_some()
+        });
         arena.until("more is told", || told(7) > before);
     };
     until_more();

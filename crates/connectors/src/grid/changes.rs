@@ -47,17 +47,43 @@ pub fn changes<K: Key + StateValue, V: StateValue>(
             retry: RetryUntilAvailable::new(map.name()),
             map: map.clone(),
             listener: None,
-            unread: VecDeque::new(),
+            unread: UnreadPartitions::default(),
             known: HashMap::new(),
         })
+}
+
+/// Partitions to read, each once: the read of a partition covers all that was missed before it.
+#[derive(Default)]
+struct UnreadPartitions {
+    order: VecDeque<PartitionId>,
+    members: HashSet<PartitionId>,
+}
+
+impl UnreadPartitions {
+    fn add(&mut self, partitions: impl IntoIterator<Item = PartitionId>) {
+        for partition in partitions {
+            if self.members.insert(partition) {
+                self.order.push_back(partition);
+            }
+        }
+    }
+
+    fn first(&self) -> Option<PartitionId> {
+        self.order.front().copied()
+    }
+
+    fn remove_first(&mut self) {
+        if let Some(partition) = self.order.pop_front() {
+            self.members.remove(&partition);
+        }
+    }
 }
 
 /// Reader that listens to a map, and reads partitions whose events were missed.
 struct ChangeReader<K, V, M: AnyMap<K, V>> {
     map: M,
     listener: Option<M::Listener>,
-    /// Partitions to read.
-    unread: VecDeque<PartitionId>,
+    unread: UnreadPartitions,
     /// Keys emitted so far, by partition.
     known: HashMap<u32, HashSet<K>>,
     retry: RetryUntilAvailable,
@@ -71,13 +97,12 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangeReader<K, V, M> 
             // Subscribe before reading, so that no event is missed in between.
             if listener.is_some() {
                 self.listener = listener;
-                self.unread = (0..PARTITION_COUNT)
-                    .filter_map(PartitionId::from_index)
-                    .collect();
+                let all = (0..PARTITION_COUNT).filter_map(PartitionId::from_index);
+                self.unread.add(all);
             }
             return Ok(self.listener.is_some());
         };
-        if let Some(partition) = self.unread.front().copied() {
+        if let Some(partition) = self.unread.first() {
             return self.read(partition, batch);
         }
         let heard = listener.next(EVENT_TIMEOUT);
@@ -96,7 +121,7 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangeReader<K, V, M> 
                     batch.push(Change::Removed(key));
                 }
             }
-            Some(MapEvent::Missed(partitions)) => self.unread.extend(partitions),
+            Some(MapEvent::Missed(partitions)) => self.unread.add(partitions),
             None => {}
         }
         Ok(is_any)
@@ -130,7 +155,7 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> ChangeReader<K, V, M> 
         if self.judge(outcome)?.is_none() {
             return Ok(false);
         }
-        self.unread.pop_front();
+        self.unread.remove_first();
         let mut gone = self
             .known
             .get(&partition.index())
@@ -167,5 +192,25 @@ impl<K: Key + StateValue, V: StateValue, M: AnyMap<K, V>> SourceReader for Chang
 
     fn close(&mut self) {
         self.listener = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_is_missed_again_before_its_read_is_read_once() {
+        let partitions = |numbers: std::ops::Range<u32>| numbers.filter_map(PartitionId::from_index);
+        let mut unread = UnreadPartitions::default();
+        unread.add(partitions(0..5));
+        unread.remove_first();
+        unread.add(partitions(0..3));
+        let mut order = Vec::new();
+        while let Some(partition) = unread.first() {
+            order.push(partition.index());
+            unread.remove_first();
+        }
+        assert_eq!(order, [1, 2, 3, 4, 0]);
     }
 }
