@@ -81,10 +81,16 @@ test("the rate of an edge is that of the end that has no other edge", () => {
 });
 
 test("the step for which most others wait is the slow one", () => {
-  const vertex = (name, busy, waits_for = null, backpressure = 0) => ({ vertex: name, busy, backpressure, waits_for, is_failing: false });
+  const vertex = (name, busy, waits_for = null, backpressure = 0) => ({ vertex: name, busy, busy_cpu: busy, backpressure, waits_for, is_failing: false });
   const top = { vertices: [vertex("a", 0.95, "c", 0.8), vertex("b", 0.2, "c", 0.8), vertex("c", 0.7), vertex("d", 0.93)] };
   assert.deepEqual(figures.slowSteps(top).map((it) => it.step.vertex), ["c", "d"]);
   assert.deepEqual(figures.slowSteps(null), []);
+});
+
+test("a source that waits for its input is not slow, and one that computes is", () => {
+  const source = (busy_cpu) => ({ vertex: "in", busy: 1.01, busy_cpu, backpressure: 0, waits_for: null, is_failing: false, records_in_per_s: null });
+  assert.deepEqual(figures.slowSteps({ vertices: [source(0.02)] }), []);
+  assert.equal(figures.slowSteps({ vertices: [source(0.9)] }).length, 1);
 });
 
 test("rates of instances are the growth of their counters, and skew is named", () => {

@@ -5,6 +5,8 @@ import type { LogicalEdge, Plans, SampleView, TopView, VertexTop } from "../api/
 /** Share of time from which a step counts as slow. */
 const SLOW_BUSY = 0.9;
 const BLOCKED = 0.1;
+/** Share of the busy time below which a step waits in its calls. */
+export const COMPUTES = 0.6;
 
 export interface JobTotals {
   /** Records per second that the sources emit. */
@@ -60,13 +62,19 @@ export function slowSteps(top: TopView | null): SlowStep[] {
   if (top === null) return [];
   const slow = top.vertices.filter((it) => {
     const holdsUp = top.vertices.some((other) => other.waits_for === it.vertex);
-    return holdsUp || it.is_failing || ((it.busy ?? 0) >= SLOW_BUSY && (it.backpressure ?? 0) < BLOCKED);
+    const isBusy = (it.busy ?? 0) >= SLOW_BUSY && (it.backpressure ?? 0) < BLOCKED;
+    return holdsUp || it.is_failing || (isBusy && !waitsForInput(it));
   });
   const found = slow.map((step) => ({
     step,
     blocked: top.vertices.filter((it) => it.waits_for === step.vertex),
   }));
   return found.sort((one, other) => weight(other) - weight(one));
+}
+
+/** Returns true for a source that mostly waits for its system, which may have nothing to read. */
+function waitsForInput(step: VertexTop): boolean {
+  return !step.records_in_per_s && step.busy_cpu !== null && step.busy_cpu < (step.busy ?? 0) * COMPUTES;
 }
 
 function weight(slow: SlowStep): number {

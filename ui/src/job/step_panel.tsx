@@ -5,7 +5,7 @@ import type { JobDescription, TopView } from "../api/types";
 import { Figure, Meter, Name, Scroll, busyTone } from "../components/basics";
 import { bytes, percent, rate, seconds, short, shortened, time } from "../format";
 import { DeadLetters } from "./dead_letters";
-import { type InstanceFigures, instances, type Samples, skewOf, type SlowStep, watermarkHolder } from "./figures";
+import { COMPUTES, type InstanceFigures, instances, type Samples, skewOf, type SlowStep, watermarkHolder } from "./figures";
 
 const SHOWN = 50;
 
@@ -115,7 +115,7 @@ function Findings(props: { step: string; figures: InstanceFigures[]; slow: SlowS
 function advice(slow: SlowStep, isSkewed: boolean): string {
   if (isSkewed) return "More instances do not help a skewed key: aggregate in two stages, or split the key.";
   const { busy, busy_cpu: cpu } = slow.step;
-  if (busy !== null && cpu !== null && cpu < busy * 0.6) {
+  if (busy !== null && cpu !== null && cpu < busy * COMPUTES) {
     return "It waits rather than computes: for an outside system, or for a core that others use.";
   }
   return "Give it more instances (Rescale), or make it cheaper.";

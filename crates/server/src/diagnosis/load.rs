@@ -156,7 +156,7 @@ fn slow(figures: &Figures, vertex: &VertexFigures) -> Option<CauseView> {
     };
     let advice = match (kind, waits_in_calls) {
         (CauseKind::SlowSource, true) => {
-            "the source waits for its system: read more partitions in parallel, or speed up that system".to_string()
+            "the source waits for its system, which may have nothing to read; otherwise read more partitions in parallel, or speed up that system".to_string()
         }
         (CauseKind::SlowSource, false) => {
             format!("move work out of the steps that share the source's thread (rebalance() before them), or read with more instances: ardea rescale {} --parallelism {name}=N", figures.job)
