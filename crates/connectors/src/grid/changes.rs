@@ -47,19 +47,19 @@ pub fn changes<K: Key + StateValue, V: StateValue>(
             retry: RetryUntilAvailable::new(map.name()),
             map: map.clone(),
             listener: None,
-            unread: UnreadPartitions::default(),
+            unread: PartitionQueue::default(),
             known: HashMap::new(),
         })
 }
 
 /// Partitions to read, each once: the read of a partition covers all that was missed before it.
 #[derive(Default)]
-struct UnreadPartitions {
+struct PartitionQueue {
     order: VecDeque<PartitionId>,
     members: HashSet<PartitionId>,
 }
 
-impl UnreadPartitions {
+impl PartitionQueue {
     fn add(&mut self, partitions: impl IntoIterator<Item = PartitionId>) {
         for partition in partitions {
             if self.members.insert(partition) {
@@ -83,7 +83,7 @@ impl UnreadPartitions {
 struct ChangeReader<K, V, M: AnyMap<K, V>> {
     map: M,
     listener: Option<M::Listener>,
-    unread: UnreadPartitions,
+    unread: PartitionQueue,
     /// Keys emitted so far, by partition.
     known: HashMap<u32, HashSet<K>>,
     retry: RetryUntilAvailable,
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_partition_that_is_missed_again_before_its_read_is_read_once() {
         let partitions = |numbers: std::ops::Range<u32>| numbers.filter_map(PartitionId::from_index);
-        let mut unread = UnreadPartitions::default();
+        let mut unread = PartitionQueue::default();
         unread.add(partitions(0..5));
         unread.remove_first();
         unread.add(partitions(0..3));
