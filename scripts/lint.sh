@@ -36,7 +36,7 @@ advisories() {
 }
 
 step format cargo fmt --all --check
-step clippy cargo clippy "${workspace[@]}" --all-targets --quiet -- -D warnings
+step clippy cargo clippy "${workspace[@]}" --all-targets --keep-going --quiet -- -D warnings
 # A suite that `cargo test` leaves out, which `--all-targets` does not include.
 step "clippy of the hosts' suite" cargo clippy "${workspace[@]}" --test hosts --quiet -- -D warnings
 step docs env RUSTDOCFLAGS="-D warnings" cargo doc "${workspace[@]}" --no-deps --lib --quiet

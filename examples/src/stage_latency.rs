@@ -114,7 +114,7 @@ pub fn measured(
     let mut before = "source";
     for stage in stages {
         let latencies = Arc::clone(latencies);
-        let bolt = topology.bolt(*stage, 2, move || Stage {
+        let bolt = topology.bolt(stage, 2, move || Stage {
             begin,
             name: stage.to_string(),
             splits: *stage == "split",

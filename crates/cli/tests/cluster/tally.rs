@@ -115,7 +115,7 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
     }
     if how == "shift" {
         let shift = Path::new(folder).join("shift");
-        let key = move |number: &u64| key_of(*number as u32 % 2 ^ u32::from(shift.exists()));
+        let key = move |number: &u64| key_of((*number as u32 % 2) ^ u32::from(shift.exists()));
         let counts = numbers.key_by(key).rolling("counts", count());
         let counts = counts.parallelism(two);
         counts
