@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_partition_that_is_missed_again_before_its_read_is_read_once() {
-        let partitions = |numbers: std::ops::Range<u32>| numbers.filter_map(PartitionId::from_index);
+        let partitions =
+            |numbers: std::ops::Range<u32>| numbers.filter_map(PartitionId::from_index);
         let mut unread = PartitionQueue::default();
         unread.add(partitions(0..5));
         unread.remove_first();
