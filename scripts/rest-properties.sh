@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Property tests of the REST interface: requests generated from the OpenAPI document of a real cluster.
+# Property tests of the REST interface: requests generated from the OpenAPI document of a real
+# cluster.
 # No request may get a status of 500 or above, or wait for longer than the time limit.
 #
 #   scripts/rest-properties.sh ARGS   ARGS go to `schemathesis run`, such as --max-examples 100

@@ -51,9 +51,8 @@ pub fn run(params: &SchedulingParams, progress: &mut dyn FnMut(&str)) -> Result<
 /// `--groups`. Each is passed to `report` when it is complete.
 ///
 /// # Errors
-/// As [`run`]; [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the chart of `--draw` cannot be
-/// written;
-/// the failure of `report`.
+/// As [`run`]; [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the chart of `--draw` cannot
+/// be written; the failure of `report`.
 pub fn run_series(
     params: &SchedulingParams,
     progress: &mut dyn FnMut(&str),

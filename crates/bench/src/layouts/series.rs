@@ -37,9 +37,9 @@ const MOVE_COLUMNS: [&str; 6] = [
 /// only figure, if there can be none.
 ///
 /// # Errors
-/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are invalid; errors of the
-/// cluster; [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the table or the chart cannot be written;
-/// the failure of `report`.
+/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters are invalid; errors of
+/// the cluster; [`WriteFailed`](ardea_core::ErrorCode::WriteFailed) if the table or the chart
+/// cannot be written; the failure of `report`.
 pub fn run_layouts(
     params: &LayoutsParams,
     progress: &mut dyn FnMut(&str),

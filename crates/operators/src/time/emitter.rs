@@ -16,10 +16,10 @@ use crate::time::generator::WatermarkGenerator;
 /// Generates watermarks from the event times of chunks and sends them to an outbox, with an idle
 /// marker after the policy's timeout. The common part of the operators that assign event times.
 ///
-/// Where micro-batches end, watermarks and idle markers are sent [at their
-/// ends](Self::end_batch) only, so that they do not depend on the division into chunks. If the
-/// numbers of micro-batches tell the time, the clock advances by them. Watermarks and idleness then
-/// follow from the input alone.
+/// In micro-batch mode the emitter sends watermarks and idle markers [at the ends](Self::end_batch)
+/// only, so that they do not depend on the division into chunks. If the numbers of micro-batches
+/// tell the time, the clock advances by them. Watermarks and idleness then follow from the input
+/// alone.
 #[derive(Debug)]
 pub struct WatermarkEmitter {
     policy: WatermarkPolicy,
